@@ -56,7 +56,7 @@ pub(crate) struct Selection {
     /// Packages; without any, all members of the workspace that have kernels
     #[arg(short, long, value_name = "NAME")]
     pub(crate) package: Vec<String>,
-    /// Kernels whose name contains this text
+    /// Kernels whose name contains this text; with modules before it, as in `layers::linear`
     #[arg(short, long, value_name = "NAME")]
     pub(crate) kernel: Option<String>,
     /// The manifest of the workspace or package

@@ -7,6 +7,7 @@ use cargo_metadata::{Metadata, MetadataCommand};
 use tvmtune_build::op::Op;
 use tvmtune_build::package::Package;
 use tvmtune_build::scan::Cfg;
+use tvmtune_ir::similar;
 
 use crate::cli::Selection;
 
@@ -35,16 +36,31 @@ pub(crate) fn packages(selection: &Selection) -> Result<Vec<Package>> {
     }
     for name in &selection.package {
         if !packages.iter().any(|it| it.name == *name) {
-            bail!("there is no package `{name}` here; `cargo metadata` lists those there are");
+            let known = metadata.packages.iter().map(|it| it.name.as_str());
+            match similar::suggestion(name, known) {
+                Some(meant) => bail!("there is no package `{name}` here{meant}"),
+                None => bail!(
+                    "there is no package `{name}` here; `cargo metadata` lists those there are"
+                ),
+            }
         }
     }
+    let names: Vec<String> = packages
+        .iter()
+        .flat_map(|it| &it.ops)
+        .flat_map(|it| [it.name().to_owned(), it.path.clone()])
+        .collect();
     for package in &mut packages {
         package.ops.retain(|it| is_selected(it, selection.kernel.as_deref()));
     }
     packages.retain(|it| !it.ops.is_empty());
     if packages.is_empty() {
         match &selection.kernel {
-            Some(name) => bail!("no kernel is called `{name}`; run `cargo tvmtune status`"),
+            Some(name) => {
+                let meant = similar::suggestion(name, names.iter().map(String::as_str));
+                let meant = meant.unwrap_or_else(|| "; run `cargo tvmtune status`".to_owned());
+                bail!("no kernel is called `{name}`{meant}")
+            }
             None => bail!("no function here is annotated with `#[autotune]`"),
         }
     }
@@ -52,7 +68,8 @@ pub(crate) fn packages(selection: &Selection) -> Result<Vec<Package>> {
 }
 
 fn is_selected(op: &Op, kernel: Option<&str>) -> bool {
-    kernel.is_none_or(|it| op.name().contains(it))
+    let function = op.path.rsplit("::").next().unwrap_or_default();
+    kernel.is_none_or(|it| if it.contains("::") { &op.path } else { function }.contains(it))
 }
 
 fn package(name: &str, manifest_dir: &Path, workspace_dir: &Path) -> Result<Package> {

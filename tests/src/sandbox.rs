@@ -55,6 +55,34 @@ impl Sandbox {
         sandbox
     }
 
+    /// The same package without a build script, which takes long to compile.
+    pub fn without_script(self) -> Self {
+        let manifest = self.package().join("Cargo.toml");
+        let text = fs::read_to_string(&manifest).expect("it was written");
+        let is_scripts =
+            |it: &str| it.starts_with("[build-dependencies]") || it.starts_with("tvmtune-build");
+        let kept: Vec<&str> = text.lines().filter(|it| !is_scripts(it)).collect();
+        fs::write(&manifest, kept.join("\n") + "\n").expect("writable");
+        fs::remove_file(self.package().join("build.rs")).expect("it was written");
+        self
+    }
+
+    /// Cargo in a folder of the package, without a network, with a target folder that tests share:
+    /// what a crate depends on compiles once.
+    pub fn cargo(&self, folder: &str, target: &Path) -> Command {
+        let lock = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join("Cargo.lock");
+        let package = self.package().join(folder);
+        if !package.join("Cargo.lock").exists() {
+            fs::copy(lock, package.join("Cargo.lock")).expect("the lock file is there");
+        }
+        let mut command = self.command(&std::env::var("CARGO").unwrap_or_else(|_| "cargo".into()));
+        command
+            .current_dir(package)
+            .env("CARGO_NET_OFFLINE", "true")
+            .env("CARGO_TARGET_DIR", target);
+        command
+    }
+
     /// The folder of the package.
     pub fn package(&self) -> PathBuf {
         self.folder.path().join("package")

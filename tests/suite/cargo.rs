@@ -19,15 +19,9 @@ pub(crate) fn cargo(sandbox: &Sandbox, folder: &str, arguments: &[&str]) -> Said
 
 /// The command of [`cargo`].
 pub(crate) fn command(sandbox: &Sandbox, folder: &str, arguments: &[&str]) -> Command {
-    let lock = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join("Cargo.lock");
-    let package = sandbox.package().join(folder);
-    if !package.join("Cargo.lock").exists() {
-        fs::copy(lock, package.join("Cargo.lock")).expect("the lock file is there");
-    }
-    let mut command = sandbox.command(env!("CARGO"));
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("sandbox");
-    command.current_dir(package).args(arguments).arg("--offline");
-    command.env("CARGO_TARGET_DIR", target);
+    let mut command = sandbox.cargo(folder, &target);
+    command.args(arguments);
     command
 }
 

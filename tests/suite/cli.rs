@@ -186,3 +186,44 @@ fn records_are_verified_and_those_that_say_something_else_are_found() {
     let cut = check(&sandbox, &["verify", "--shipped"], 1);
     assert!(cut.out.contains("0 schedules: 1 not as recorded"), "{cut:?}");
 }
+
+/// Two programs of one name, and one of another.
+const NAMESAKES: &str = "
+pub mod small {
+    #[tvmtune_runtime::autotune(dims(N = 8))]
+    pub fn scale(x: Tensor<f32, N>) -> Tensor<f32, N> { compute(|n| x[[n]] * 2.0) }
+}
+pub mod large {
+    #[tvmtune_runtime::autotune(dims(N = 512))]
+    pub fn scale(x: Tensor<f32, N>) -> Tensor<f32, N> { compute(|n| x[[n]] * 2.0) }
+    #[tvmtune_runtime::autotune(dims(N = 512))]
+    pub fn shift(x: Tensor<f32, N>) -> Tensor<f32, N> { compute(|n| x[[n]] + 2.0) }
+}
+";
+
+#[test]
+fn kernels_of_one_name_are_told_apart_by_their_modules() {
+    let sandbox = Sandbox::new("sandbox", NAMESAKES);
+    let names = |arguments: &[&str]| -> Vec<String> {
+        let text = check(&sandbox, arguments, 0).out;
+        let lines: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+        let lines = if lines.is_array() { &lines } else { &lines["kernels"] };
+        let names = lines.as_array().expect("a list").iter().map(|it| it["name"].to_string());
+        names.map(|it| it.trim_matches('"').to_owned()).collect()
+    };
+    assert_eq!(names(&["status", "--json"]), ["small::scale", "large::scale", "shift"]);
+    assert_eq!(names(&["status", "--json", "-k", "large::scale"]), ["large::scale"]);
+    assert_eq!(names(&["status", "--json", "-k", "large::"]), ["large::scale", "shift"]);
+    assert_eq!(names(&["status", "--json", "-k", "scale"]), ["small::scale", "large::scale"]);
+    assert_eq!(names(&["bench", "--json", "-k", "small::"]), ["small::scale"]);
+    let tuned = names(&["tune", "--trials", "4", "--json", "-k", "scale"]);
+    assert_eq!(tuned, ["small::scale", "large::scale"]);
+    let folder = |it: &std::path::PathBuf| {
+        let folder = it.parent().and_then(|it| it.file_name()).expect("a folder");
+        folder.to_string_lossy().into_owned()
+    };
+    let folders: Vec<String> = sandbox.records().iter().map(folder).collect();
+    assert_eq!(folders, ["large.scale", "small.scale"]);
+    let again = check(&sandbox, &["tune", "-k", "scale"], 0);
+    assert!(again.out.contains("nothing to do"), "found by the same names: {again:?}");
+}

@@ -8,8 +8,7 @@ use std::path::PathBuf;
 pub struct Error {
     /// The file or folder it is about.
     pub path: PathBuf,
-    /// The defect.
-    #[source]
+    /// The defect; no source, since the text of the error has it.
     pub kind: ErrorKind,
 }
 
@@ -35,8 +34,13 @@ impl ErrorKind {
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     /// It isn't TOML, or a field means nothing.
-    #[error("{}", .0.to_string().trim_end())]
-    Toml(Box<toml::de::Error>),
+    #[error("{}{}", error.to_string().trim_end(), did_you_mean(*meant))]
+    Toml {
+        /// The place and the reason.
+        error: Box<toml::de::Error>,
+        /// The key that was meant by one that is not known, if one is like it.
+        meant: Option<&'static str>,
+    },
     /// A newer version wrote it.
     #[error(
         "schema {schema} is newer than {supported}, which this version reads; run `cargo update`"
@@ -47,4 +51,8 @@ pub enum ConfigError {
         /// The newest version that is supported.
         supported: u32,
     },
+}
+
+fn did_you_mean(key: Option<&str>) -> String {
+    key.map_or_else(String::new, |it| format!("; did you mean `{it}`?"))
 }

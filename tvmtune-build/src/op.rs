@@ -8,7 +8,7 @@ use std::str::FromStr;
 use proc_macro2::TokenStream;
 use quote::ToTokens;
 use tvmtune_ir::dag::{Dag, print};
-use tvmtune_ir::dsl::{self, Tolerance};
+use tvmtune_ir::dsl::{self, Instance, Tolerance};
 use tvmtune_ir::poly::Interval;
 use tvmtune_ir::workload::{self, WorkloadId};
 use tvmtune_plan::embed;
@@ -20,7 +20,9 @@ use crate::scan::Function;
 pub struct Op {
     /// Its file.
     pub file: PathBuf,
-    /// The program, for all extents it allows.
+    /// Its name with the modules around it: `layers::linear`.
+    pub path: String,
+    /// The program, for all extents it allows, under the op's [`name`](Self::name).
     pub dag: Dag,
     /// Its identity.
     pub id: WorkloadId,
@@ -49,24 +51,46 @@ pub enum Origin {
 }
 
 impl Op {
-    /// Compiles a function to a program; `None` if it is invalid, which the macro reports.
-    pub fn new(function: Function) -> Option<Self> {
-        let Function { file, options, item } = function;
-        let source =
-            OpSource { options: options.to_string(), item: item.to_token_stream().to_string() };
+    /// Compiles a function to its programs, one for each list of element types; without those that
+    /// are invalid, which the macro reports.
+    pub fn all(function: Function) -> Vec<Self> {
+        let Function { file, module, options, item } = function;
+        let instances = dsl::instances(options, &item).unwrap_or_default().into_iter();
+        let function = |Instance { options, item, .. }| Function {
+            file: file.clone(),
+            module: module.clone(),
+            options,
+            item,
+        };
+        instances.map(function).filter_map(Self::new).collect()
+    }
+
+    /// Compiles a function without type parameters.
+    fn new(function: Function) -> Option<Self> {
+        let Function { file, module, options, item } = function;
+        let name = item.sig.ident.to_string();
+        let path = module.iter().chain([&name]).map(String::as_str).collect::<Vec<_>>().join("::");
+        let source = OpSource {
+            name,
+            options: options.to_string(),
+            item: item.to_token_stream().to_string(),
+        };
         let program = dsl::parse(options, &item).ok()?;
         let dag = dsl::build(&program).ok()?;
         let buckets = embed::buckets(&program.buckets());
         let (id, text) = (workload::id(&dag), print::canonical(&dag));
-        let origin = Origin::Sources;
-        Some(Self { file, dag, id, text, tolerance: program.tolerance(), buckets, source, origin })
+        let (tolerance, origin) = (program.tolerance(), Origin::Sources);
+        Some(Self { file, path, dag, id, text, tolerance, buckets, source, origin })
     }
 
     /// Compiles a function from its text.
     pub fn from_source(source: &OpSource, file: &Path) -> Option<Self> {
         let options = TokenStream::from_str(&source.options).ok()?;
         let item = syn::parse_str(&source.item).ok()?;
-        Self::new(Function { file: file.to_owned(), options, item })
+        let mut op =
+            Self::new(Function { file: file.to_owned(), module: Vec::new(), options, item })?;
+        op.rename(source.name.clone());
+        Some(op)
     }
 
     /// Returns whether the op stands in the sources as they are now: else it may be gone.
@@ -79,8 +103,25 @@ impl Op {
         embed::plan_name(&self.id.to_string(), &self.buckets)
     }
 
-    /// Returns the function's name.
+    /// Returns the op's name: that of the function, with the modules around it where another op of
+    /// the package has the same.
     pub fn name(&self) -> &str {
         &self.dag.name
+    }
+
+    /// Gives the op another name.
+    fn rename(&mut self, name: String) {
+        self.dag.name.clone_from(&name);
+        self.source.name = name;
+    }
+}
+
+/// Gives ops of one name the names of the modules around them, so that each has its own.
+pub fn tell_apart(ops: &mut [Op]) {
+    let names: Vec<String> = ops.iter().map(|it| it.name().to_owned()).collect();
+    for op in ops {
+        if names.iter().filter(|it| *it == op.name()).count() > 1 {
+            op.rename(op.path.clone());
+        }
     }
 }

@@ -10,7 +10,7 @@ use tvmtune_plan::handoff;
 
 use crate::config::Config;
 use crate::error::Error;
-use crate::op::{Op, Origin};
+use crate::op::{self, Op, Origin};
 use crate::scan::{self, Cfg};
 
 /// A package with kernels.
@@ -47,7 +47,7 @@ impl Package {
         let config = Config::read(manifest_dir)?;
         let scan = scan::scan(manifest_dir, cfg);
         let mut seen = BTreeSet::new();
-        let ops = scan.functions.into_iter().filter_map(Op::new);
+        let ops = scan.functions.into_iter().flat_map(Op::all);
         let ops = ops.filter(|it| seen.insert(it.plan_name())).collect();
         let mut package = Self {
             name: name.to_owned(),
@@ -60,6 +60,7 @@ impl Package {
         };
         let expanded = package.expanded_ops();
         package.ops.extend(expanded.into_iter().filter(|it| seen.insert(it.plan_name())));
+        op::tell_apart(&mut package.ops);
         Ok(package)
     }
 

@@ -8,6 +8,7 @@ use tvmtune_ir::dsl::{self, Program};
 use tvmtune_ir::workload;
 use tvmtune_plan::handoff::OpSource;
 
+use crate::plan::Plan;
 use crate::{emit, plan, stub};
 
 /// Expands `#[autotune(options)] item`. Errors become `compile_error!`.
@@ -15,9 +16,13 @@ use crate::{emit, plan, stub};
 /// Next to them goes a stub with the right name and arity, so that one mistake in a kernel does
 /// not also break every call to it.
 pub(crate) fn autotune(options: TokenStream, item: TokenStream) -> TokenStream {
-    let function: ItemFn = match syn::parse2(item) {
+    let function = match dsl::function(item) {
         Ok(function) => function,
-        Err(error) => return error.into_compile_error(),
+        Err(dsl::Unreadable { error, signature }) => {
+            let errors = error.into_compile_error();
+            let stub = signature.map(|it| stub::stub(&options, &it));
+            return quote! { #errors #stub };
+        }
     };
     expansion(&options, &function).unwrap_or_else(|error| {
         let errors = error.into_compile_error();
@@ -27,15 +32,34 @@ pub(crate) fn autotune(options: TokenStream, item: TokenStream) -> TokenStream {
 }
 
 fn expansion(options: &TokenStream, function: &ItemFn) -> syn::Result<TokenStream> {
+    let instances = dsl::instances(options.clone(), function)?;
+    let planned = dsl::for_each_instance(&instances, |it| planned(&it.options, &it.item))?;
+    Ok(match &planned[..] {
+        [one] if instances[0].types.is_empty() => emit::kernel(one),
+        all => emit::generic(function, &instances, all),
+    })
+}
+
+/// A program, and what is generated from it.
+pub(crate) struct Planned {
+    pub(crate) program: Program,
+    pub(crate) dag: Dag,
+    /// The identity of the workload.
+    pub(crate) id: String,
+    pub(crate) plan: Plan,
+}
+
+fn planned(options: &TokenStream, function: &ItemFn) -> syn::Result<Planned> {
     let program = dsl::parse(options.clone(), function)?;
     let dag = dsl::build(&program)?;
     check_size(&program, &dag)?;
     check_dim_names(&program)?;
     let id = workload::id(&dag).to_string();
+    let name = function.sig.ident.to_string();
     let item = ItemFn { attrs: Vec::new(), ..function.clone() }.to_token_stream().to_string();
-    let source = OpSource { options: options.to_string(), item };
+    let source = OpSource { name, options: options.to_string(), item };
     let plan = plan::look_up(&id, source, &program, &dag)?;
-    Ok(emit::kernel(&program, &dag, &id, &plan))
+    Ok(Planned { program, dag, id, plan })
 }
 
 /// Checks that no tensor can have more bytes than a machine can address, so that nothing that is

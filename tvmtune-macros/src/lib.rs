@@ -31,6 +31,7 @@ use proc_macro::TokenStream;
 /// |---|---|
 /// | `dims(M = 1..=512, N = 64)` | extents: a range is known at launch only, an integer is baked in |
 /// | `buckets(M = [16, 512])` | upper ends of the ranges in which schedules may differ |
+/// | `types(W in [f32, bf16])` | element types that `W` stands for: a program for each |
 /// | `accum = f32` | the type that sums of small floats accumulate in |
 /// | `tol(rel = 1e-3, abs = 1e-5)` | how far tuned results may be from the reference |
 /// | `crate = ::path` | where the crate `tvmtune_runtime` is, if it goes by another name |

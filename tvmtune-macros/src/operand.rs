@@ -19,6 +19,8 @@ pub(crate) struct Operand {
     pub(crate) ident: Ident,
     pub(crate) kind: Kind,
     pub(crate) dtype: DType,
+    /// The type parameter that stands for its type, in a function that is generic in it.
+    pub(crate) parameter: Option<Ident>,
     /// Extents; empty for a scalar.
     pub(crate) shape: Vec<Poly>,
     /// The shape as the program spells it: `[M, 384]`.
@@ -35,7 +37,8 @@ pub(crate) fn operands(program: &Program) -> Vec<Operand> {
             ParamKind::Scalar(_) => (Kind::Scalar, Vec::new()),
         };
         let (ident, spelled) = (param.ident.clone(), spelled(&param.ty));
-        operands.push(Operand { ident, kind, dtype: param.dtype, shape, spelled });
+        let (dtype, parameter) = (param.dtype, None);
+        operands.push(Operand { ident, kind, dtype, parameter, shape, spelled });
     }
     let taken: Vec<String> = operands.iter().map(|it| it.ident.to_string()).collect();
     let mut stem = "out".to_owned();
@@ -51,6 +54,7 @@ pub(crate) fn operands(program: &Program) -> Vec<Operand> {
             ident,
             kind: Kind::Output,
             dtype: output.dtype,
+            parameter: None,
             shape: output.shape.clone(),
             spelled: spelled(&output.ty),
         });
@@ -94,6 +98,9 @@ impl Operand {
 
     /// Returns the type of elements, or of the scalar, with the runtime at a path.
     fn element_in(&self, rt: &TokenStream) -> TokenStream {
+        if let Some(parameter) = &self.parameter {
+            return parameter.to_token_stream();
+        }
         match self.dtype {
             DType::F16 => quote!(#rt::half::f16),
             DType::Bf16 => quote!(#rt::half::bf16),

@@ -6,19 +6,14 @@ use syn::ext::IdentExt;
 use syn::parse::{ParseStream, Parser};
 use syn::{Expr, ItemFn, Path, ReturnType, Token, Type, token};
 
+use tvmtune_ir::dsl;
+
 use crate::operand::field;
 
 /// The stub of a function. Its own errors are reported elsewhere; calls to it get none.
 pub(crate) fn stub(options: &TokenStream, function: &ItemFn) -> TokenStream {
     let (name, visibility) = (&function.sig.ident, &function.vis);
-    let n_outputs = match &function.sig.output {
-        ReturnType::Type(_, ty) => match &**ty {
-            Type::Tuple(tuple) => tuple.elems.len(),
-            _ => 1,
-        },
-        ReturnType::Default => 1,
-    };
-    let n_operands = function.sig.inputs.len() + n_outputs;
+    let n_operands = function.sig.inputs.len() + n_outputs(&function.sig);
     let operands: Vec<Ident> = (0..n_operands).map(|n| format_ident!("_operand_{n}")).collect();
     let weights = (0..function.sig.inputs.iter().filter(|it| is_weight(it)).count())
         .map(|n| format_ident!("_weight_{n}"));
@@ -33,12 +28,37 @@ pub(crate) fn stub(options: &TokenStream, function: &ItemFn) -> TokenStream {
         }
     });
     let takes_dims = (!fields.is_empty()).then(|| quote!(_dims: Dims,));
+    if let Some(receiver) = function.sig.receiver() {
+        // A method: no module can stand beside it.
+        let operands = &operands[1..];
+        return quote! {
+            #visibility fn #name(#receiver, _cpu: #anything, #(#operands: #anything),*) -> #result {
+                ::core::unreachable!()
+            }
+        };
+    }
+    let shared = (!fields.is_empty()).then(|| quote!(Dims,));
+    let instances = dsl::instances(options.clone(), function).unwrap_or_default();
+    let instances = instances.iter().filter(|it| !it.types.is_empty()).map(|it| {
+        let name = format_ident!("{}", it.suffix());
+        quote! {
+            pub fn #name(_cpu: #anything, #(#operands: #anything),*) -> #result {
+                ::core::unreachable!()
+            }
+
+            pub mod #name {
+                pub use super::{#shared Kernel, load, reference};
+            }
+        }
+    });
     quote! {
         #visibility fn #name(_cpu: #anything, #(#operands: #anything),*) -> #result {
             ::core::unreachable!()
         }
 
         #visibility mod #name {
+            #(#instances)*
+
             #dims
 
             #[derive(Clone, Copy, Debug)]
@@ -64,6 +84,16 @@ pub(crate) fn stub(options: &TokenStream, function: &ItemFn) -> TokenStream {
                 }
             }
         }
+    }
+}
+
+fn n_outputs(sig: &syn::Signature) -> usize {
+    match &sig.output {
+        ReturnType::Type(_, ty) => match &**ty {
+            Type::Tuple(tuple) => tuple.elems.len(),
+            _ => 1,
+        },
+        ReturnType::Default => 1,
     }
 }
 

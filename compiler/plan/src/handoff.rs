@@ -70,6 +70,8 @@ pub struct OpState {
 /// The text of an annotated function.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OpSource {
+    /// The op's name.
+    pub name: String,
     /// The options of the attribute.
     pub options: String,
     /// The function below it.
@@ -215,7 +217,11 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let op = |name: &str| ExpandedOp {
             plan: name.to_owned(),
-            source: OpSource { options: "dims(N = 8)".into(), item: format!("fn {name}() {{}}") },
+            source: OpSource {
+                name: name.to_owned(),
+                options: "dims(N = 8)".into(),
+                item: format!("fn {name}() {{}}"),
+            },
         };
         let (a, b) = (op("a"), op("b"));
         let path = expanded_file(folder.path(), "lib");

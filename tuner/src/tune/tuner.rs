@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use tvmtune_ir::target::DeviceKey;
-use tvmtune_plan::database::{Cache, Database, DatabaseError};
+use tvmtune_plan::database::{Cache, Database, DatabaseError, folder_name};
 use tvmtune_plan::record::{KEPT_PER_ISA, Source, Tier};
 
 use super::budget::Budget;
@@ -352,7 +352,9 @@ impl Tuner<'_> {
         let Workload { id, dag, .. } = &self.workloads[workload];
         let trials = self.database.cache().map(Cache::trials).unwrap_or_default();
         let device = self.device.0.replace(':', "_");
-        trials.join(&dag.name).join(format!("{}.{device}.jsonl", &id[..12.min(id.len())]))
+        trials
+            .join(folder_name(&dag.name))
+            .join(format!("{}.{device}.jsonl", &id[..12.min(id.len())]))
     }
 
     /// Returns the time that is left of the budget.

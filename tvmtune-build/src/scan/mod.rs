@@ -47,6 +47,8 @@ pub struct Scan {
 pub struct Function {
     /// Its file.
     pub file: PathBuf,
+    /// The modules around it, outermost first; of a target that is no library, with its name.
+    pub module: Vec<String>,
     /// The tokens between the parentheses of the attribute.
     pub options: TokenStream,
     /// The function, without the attribute.
@@ -55,9 +57,11 @@ pub struct Function {
 
 /// Reads every target of the package in `manifest_dir`.
 pub fn scan(manifest_dir: &Path, cfg: &Cfg) -> Scan {
-    let mut scanner = Scanner { cfg, scan: Scan::default(), seen: BTreeSet::new() };
+    let (scan, seen, module) = (Scan::default(), BTreeSet::new(), Vec::new());
+    let mut scanner = Scanner { cfg, scan, seen, module };
     for root in roots(manifest_dir) {
         let directory = parent(&root.path);
+        scanner.module = root.module();
         scanner.file(&root.path, &directory, root.kind);
     }
     scanner.scan
@@ -67,6 +71,8 @@ struct Scanner<'a> {
     cfg: &'a Cfg,
     scan: Scan,
     seen: BTreeSet<PathBuf>,
+    /// The modules around what is being read.
+    module: Vec<String>,
 }
 
 /// The context of an item.
@@ -119,8 +125,8 @@ impl Scanner<'_> {
                 Meta::Path(_) | Meta::NameValue(_) => TokenStream::new(),
             };
             function.attrs.clear();
-            let file = context.file.to_owned();
-            self.scan.functions.push(Function { file, options, item: function });
+            let (file, module) = (context.file.to_owned(), self.module.clone());
+            self.scan.functions.push(Function { file, module, options, item: function });
             return;
         }
         let nested = function.block.stmts.into_iter().filter_map(|it| match it {
@@ -131,6 +137,13 @@ impl Scanner<'_> {
     }
 
     fn module(&mut self, module: ItemMod, context: &Context<'_>) {
+        let name = module.ident.to_string();
+        self.module.push(name.strip_prefix("r#").unwrap_or(&name).to_owned());
+        self.module_items(module, context);
+        self.module.pop();
+    }
+
+    fn module_items(&mut self, module: ItemMod, context: &Context<'_>) {
         let Some(attributes) = self.active(&module.attrs) else { return };
         let path = attributes.iter().find_map(path_attribute);
         let name = module.ident.to_string();

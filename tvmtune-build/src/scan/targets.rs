@@ -22,6 +22,20 @@ pub struct Root {
     pub path: PathBuf,
 }
 
+impl Root {
+    /// The path of the root module in names of kernels: nothing for a library, else the target's
+    /// name, which is that of the file, or of its folder where the file is `main.rs`.
+    pub(super) fn module(&self) -> Vec<String> {
+        let name = |path: &Path| Some(path.file_stem()?.to_string_lossy().replace('-', "_"));
+        let folder = || self.path.parent().and_then(name).filter(|it| it != "src");
+        match name(&self.path).as_deref() {
+            Some("lib") | None => Vec::new(),
+            Some("main") => vec![folder().unwrap_or_else(|| "main".to_owned())],
+            Some(other) => vec![other.to_owned()],
+        }
+    }
+}
+
 /// The roots of all targets of the package in `manifest_dir`, sorted, each once.
 ///
 /// A manifest that can't be read names no target; cargo has reported it long before.

@@ -101,3 +101,24 @@ fn a_file_that_does_not_parse_hides_no_other() {
     ];
     check(&files, &["fine"], &["src/broken.rs", "src/fine.rs", "src/lib.rs"]);
 }
+
+#[test]
+fn functions_know_the_modules_around_them() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let files = [
+        ("src/lib.rs", "mod a; mod b { mod c { #[autotune] fn f() {} } } #[autotune] fn f() {}"),
+        ("src/a.rs", "fn outer() { #[autotune] fn f() {} }"),
+        ("src/main.rs", "#[autotune] fn f() {}"),
+        ("tests/end-to-end.rs", "mod r#mod { #[autotune] fn f() {} }"),
+        ("examples/show/main.rs", "#[autotune] fn f() {}"),
+    ];
+    for (name, text) in files {
+        let path = folder.path().join(name);
+        std::fs::create_dir_all(path.parent().expect("a folder")).expect("writable");
+        std::fs::write(path, text).expect("writable");
+    }
+    let scan = scan(folder.path(), &Cfg::from_variables(std::iter::empty()));
+    let mut modules: Vec<String> = scan.functions.iter().map(|it| it.module.join("::")).collect();
+    modules.sort();
+    assert_eq!(modules, ["", "a", "b::c", "end_to_end::mod", "main", "show"]);
+}

@@ -7,22 +7,32 @@
 //! - Before a launch, dimensions are in range and lengths are what they say, by checks that stand
 //!   in the generated code.
 
+mod generic;
 mod launch;
 mod raw;
 mod spec;
 
 use proc_macro2::{Ident, TokenStream};
 use quote::{ToTokens, quote};
-use tvmtune_ir::dag::Dag;
 use tvmtune_ir::dsl::Program;
 
+use crate::expand::Planned;
 use crate::infer::{self, Step};
 use crate::operand::{self, Kind, Operand, field, in_dims, local};
 use crate::plan::Plan;
 
+pub(crate) use generic::generic;
+
 /// The input of all parts of the expansion.
 struct Emitter<'a> {
     program: &'a Program,
+    /// The name of the function and of the module.
+    ident: Ident,
+    visibility: syn::Visibility,
+    /// The attributes of the function.
+    attributes: Vec<syn::Attribute>,
+    /// `Dims` is that of the module around, for all element types.
+    shares_dims: bool,
     operands: Vec<Operand>,
     /// Steps that infer the dimensions; `None` if the caller must pass them.
     steps: Option<Vec<Step>>,
@@ -37,14 +47,36 @@ struct Emitter<'a> {
 }
 
 /// The expansion of a program that has no errors.
-pub(crate) fn kernel(program: &Program, dag: &Dag, id: &str, plan: &Plan) -> TokenStream {
-    let operands = operand::operands(program);
-    let steps = infer::steps(dag, &operands);
-    let fields = program.dims.iter().map(|it| field(&it.ident)).collect();
-    let [queue, dims, q] = ["queue", "dims", "Q"].map(local);
-    let emitter = Emitter { program, operands, steps, fields, queue, dims, q, id, plan };
+pub(crate) fn kernel(planned: &Planned) -> TokenStream {
+    let emitter = Emitter::new(planned);
     let (function, module) = (emitter.function(), emitter.module());
     quote! { #function #module }
+}
+
+impl<'a> Emitter<'a> {
+    fn new(planned: &'a Planned) -> Self {
+        let Planned { program, dag, id, plan } = planned;
+        let operands = operand::operands(program);
+        let steps = infer::steps(dag, &operands);
+        let fields = program.dims.iter().map(|it| field(&it.ident)).collect();
+        let [queue, dims, q] = ["queue", "dims", "Q"].map(local);
+        let Program { ident, visibility, attributes, .. } = program;
+        Self {
+            program,
+            ident: ident.clone(),
+            visibility: visibility.clone(),
+            attributes: attributes.clone(),
+            shares_dims: false,
+            operands,
+            steps,
+            fields,
+            queue,
+            dims,
+            q,
+            id,
+            plan,
+        }
+    }
 }
 
 impl Emitter<'_> {
@@ -92,7 +124,7 @@ impl Emitter<'_> {
 
     /// The function under the program's name.
     fn function(&self) -> TokenStream {
-        let Program { ident, visibility, attributes, .. } = self.program;
+        let Self { ident, visibility, attributes, .. } = self;
         let (rt, names) = (self.runtime(), self.names());
         let (queue, dims, q) = (&self.queue, &self.dims, &self.q);
         let params = self.params(&rt, &q.to_token_stream());
@@ -172,11 +204,12 @@ impl Emitter<'_> {
 
     /// The module under the program's name.
     fn module(&self) -> TokenStream {
-        let Program { ident, visibility, .. } = self.program;
+        let Self { ident, visibility, .. } = self;
         let doc = format!("What there is of [`{ident}`](fn@{ident}) beside the function.");
         let (path, items, tracked) = (self.runtime(), &self.plan.items, &self.plan.tracked);
-        let name = ident.to_string();
-        let (dims, spec, kernel) = (self.dims(), self.spec(), self.kernel());
+        let name = self.program.ident.to_string();
+        let dims = if self.shares_dims { self.shared_dims() } else { self.dims() };
+        let (spec, kernel) = (self.spec(), self.kernel());
         let (dims_param, dims_argument) = (self.dims_param(), self.dims_argument());
         let (names, params) = (self.names(), self.params(&quote!(rt), &quote!(rt::Cpu)));
         let (queue, q, n_buckets) = (&self.queue, &self.q, self.plan.n_buckets);
@@ -241,6 +274,14 @@ impl Emitter<'_> {
                 }
             }
         }
+    }
+
+    fn shared_dims(&self) -> Option<TokenStream> {
+        (!self.fields.is_empty()).then(|| {
+            quote!(
+                pub use super::Dims;
+            )
+        })
     }
 
     fn dims(&self) -> Option<TokenStream> {

@@ -1,9 +1,10 @@
 //! The function's body: `let`s of tensors and scalars, and the results.
 
+use quote::ToTokens;
 use syn::{Block, Expr as Syntax, Stmt};
 
 use super::elaborate::{Binding, Elaborator};
-use super::errors::{Location, count};
+use super::errors::{Location, axis_names, count};
 use super::expr::LetParts;
 use super::infer;
 use super::reduce::Axes;
@@ -37,16 +38,36 @@ impl Elaborator {
         {
             let (n, given) = (declared.len(), results.len());
             let declares = count(n, "result", "results");
-            let message = format!("the function declares {declares}, but returns {given}");
+            let hint = match n {
+                1 => "return one tensor".to_owned(),
+                _ => format!("return a tuple of {n}, as in `(a, b)`"),
+            };
+            let message = format!("the function declares {declares}, but returns {given}: {hint}");
             self.errors.at_location::<()>(all_of(results), message);
         }
+        let is_value = |it: &&Stmt| matches!(it, Stmt::Expr(_, Some(_)));
+        let ended = lets.last().filter(|it| results.is_none() && is_value(it));
+        let lets = &lets[..lets.len() - usize::from(ended.is_some())];
         for it in lets {
             self.statement(it, results.as_deref().unwrap_or_default(), declared);
         }
         let Some(results) = results else {
-            let message = "the function ends in its results, with no `;`: `compute(..)`, the name \
-                           of a computed tensor, or a tuple of those";
-            return self.errors.at_location(block.brace_token.span.close(), message);
+            return match ended {
+                Some(Stmt::Expr(Syntax::Return(it), _)) => {
+                    let message = "there is no `return`: end in the value alone, with no `;`";
+                    self.errors.at(it.return_token, message)
+                }
+                Some(Stmt::Expr(_, Some(semicolon))) => {
+                    let message = "the function ends in its results: remove this `;`";
+                    self.errors.at(semicolon, message)
+                }
+                _ => {
+                    let message = "the function ends in its results, with no `;`: \
+                                   `compute(..)`, the name of a computed tensor, or a tuple of \
+                                   those";
+                    self.errors.at_location(block.brace_token.span.close(), message)
+                }
+            };
         };
         let mut found = Vec::new();
         for (n, result) in results.iter().enumerate() {
@@ -94,18 +115,22 @@ impl Elaborator {
             return self.compute(name, call, expected);
         }
         let Some(ident) = ident(syntax) else {
-            let message = "a result is a `compute(..)` or the name of a computed tensor";
+            let message = "a result is a tensor: write `compute(|i, j| ..)`, or the name of one";
             return self.errors.at(syntax, message);
         };
         let tensor = match self.lookup(&ident.to_string()) {
             Some(Binding::Tensor(id)) => *id,
             Some(Binding::Poisoned) => return None,
             Some(_) => return self.errors.at(ident, format!("`{ident}` is not a tensor")),
-            None => return self.errors.at(ident, format!("cannot find tensor `{ident}`")),
+            None => return self.no_tensor(ident),
         };
         let found = &self.symbols.tensors[tensor.0 as usize];
         if !matches!(found.kind, TensorKind::Computed(_)) {
-            let message = format!("`{ident}` is a parameter; a result is computed");
+            let axes = axis_names(found.shape.len());
+            let message = format!(
+                "`{ident}` is a parameter, and a result is computed: write \
+                 `compute(|{axes}| {ident}[[{axes}]])`"
+            );
             return self.errors.at(ident, message);
         }
         if let Expected::Declared(dtype, shape) = expected
@@ -113,7 +138,10 @@ impl Elaborator {
         {
             let (found, declared) =
                 (self.tensor_text(found.dtype, &found.shape), self.tensor_text(dtype, &shape));
-            let message = format!("`{ident}` is {found}, but the result is declared {declared}");
+            let message = format!(
+                "`{ident}` is {found}, but the result is declared {declared}: declare what it is, \
+                 or compute it with axes in that order and convert with `as {dtype}`"
+            );
             return self.errors.at(ident, message);
         }
         Some(tensor)
@@ -149,7 +177,10 @@ impl Elaborator {
         {
             let rank = shape.len();
             let given = count(n_axes, "axis", "axes");
-            let message = format!("this closure takes {given}, but the tensor has rank {rank}");
+            let axes = axis_names(rank);
+            let message = format!(
+                "this closure takes {given}, but the tensor has rank {rank}: write `|{axes}| ..`"
+            );
             return self.errors.at_location(axes_location(closure), message);
         }
         let extents = match &expected {
@@ -157,6 +188,7 @@ impl Elaborator {
             Expected::Inferred => self.infer(closure),
             Expected::Poisoned => vec![None; n_axes],
         };
+        let mark = self.errors.mark();
         let (axes, body) = self.scoped(|this| {
             let zero = Poly::default();
             let mut axes = Vec::new();
@@ -166,6 +198,9 @@ impl Elaborator {
             this.check_closure(closure);
             (axes, this.expr(&closure.body))
         });
+        if let Expected::Declared(_, shape) = &expected {
+            self.check_order(closure, shape, mark)?;
+        }
         let axes: Vec<_> = axes.into_iter().collect::<Option<_>>()?;
         let body = body?;
         let (expr, dtype) = match expected {
@@ -174,6 +209,68 @@ impl Elaborator {
             Expected::Poisoned => return None,
         };
         Some(self.define(name.to_owned(), Axes { spatial: &axes, reduce: &[] }, None, &expr, dtype))
+    }
+
+    /// Reports axes in another order than the declared extents, where reads since `mark` are out
+    /// of bounds for that reason.
+    fn check_order(
+        &mut self,
+        closure: &syn::ExprClosure,
+        declared: &[Poly],
+        mark: usize,
+    ) -> Option<()> {
+        if !self.errors.any_out_of_bounds(mark) {
+            return Some(());
+        }
+        let Some(covered) = self.covered(closure) else { return Some(()) };
+        // For each declared extent, the axis that covers it.
+        let mut order: Vec<usize> = Vec::new();
+        for extent in declared {
+            let axis = (0..covered.len()).find(|it| covered[*it] == *extent && !order.contains(it));
+            let Some(axis) = axis else { return Some(()) };
+            order.push(axis);
+        }
+        if order.is_sorted() {
+            return Some(());
+        }
+        self.errors.forget_out_of_bounds(mark);
+        let axes: Vec<String> =
+            closure.inputs.iter().map(|it| it.to_token_stream().to_string()).collect();
+        let extents = |shape: &[Poly]| {
+            shape.iter().map(|it| self.name_poly(it)).collect::<Vec<_>>().join(", ")
+        };
+        let message = format!(
+            "the axes `{}` cover [{}], but the result is declared [{}]: write `|{}| ..`, or declare \
+             [{}]",
+            axes.join(", "),
+            extents(&covered),
+            extents(declared),
+            order.iter().map(|it| axes[*it].as_str()).collect::<Vec<_>>().join(", "),
+            extents(&covered),
+        );
+        self.errors.at_location(axes_location(closure), message)
+    }
+
+    /// The extents that the axes of a closure cover by what they index for certain; `None` if an axis
+    /// covers none or several.
+    fn covered(&self, closure: &syn::ExprClosure) -> Option<Vec<Poly>> {
+        let names: Vec<String> = closure
+            .inputs
+            .iter()
+            .map(|it| Some(plain_ident(it)?.to_string()))
+            .collect::<Option<_>>()?;
+        let uses = infer::uses(&closure.body, &names);
+        let extent = |axis: usize| {
+            let certain =
+                uses.iter().filter(|it| it.axis == axis && it.access == infer::Access::InBounds);
+            let mut extents = certain.filter_map(|it| match self.lookup(&it.tensor)? {
+                Binding::Tensor(id) => self.symbols.tensors[id.0 as usize].shape.get(it.position),
+                _ => None,
+            });
+            let first = extents.next()?;
+            extents.all(|it| it == first).then(|| first.clone())
+        };
+        (0..names.len()).map(extent).collect()
     }
 
     /// The extents of a closure's axes, from the dimensions they index.

@@ -2,8 +2,9 @@
 
 use syn::Expr as Syntax;
 
-use super::elaborate::Elaborator;
-use super::errors::{Location, count};
+use super::elaborate::{Binding, Elaborator};
+use super::errors::{Location, axis_names, count};
+use super::hints::no_function;
 use super::reduce;
 use super::signature::ident;
 use super::value::{Kind, Value};
@@ -72,7 +73,8 @@ impl Elaborator {
     /// `f(a, b)`
     pub(super) fn call(&mut self, call: &syn::ExprCall, location: Location) -> Option<Value> {
         let Some(ident) = ident(&call.func) else {
-            return self.errors.at(&call.func, "expected the name of an intrinsic");
+            let message = "expected the name of an intrinsic, as in `exp(x)`";
+            return self.errors.at(&call.func, message);
         };
         let name = ident.to_string();
         let both = matches!(name.as_str(), "max" | "min");
@@ -85,7 +87,13 @@ impl Elaborator {
             let message = "a tensor is defined in a statement of its own: `let t = compute(..);`";
             return self.errors.at(ident, message);
         }
-        let args: Vec<Option<Value>> = call.args.iter().map(|it| self.expr(it)).collect();
+        let is_known = names().any(|it| it == name);
+        let has_meaning = |it: &&Syntax| {
+            is_known || !(matches!(it, Syntax::Range(_) | Syntax::Closure(_)) || self.is_tensor(it))
+        };
+        // What only another function could take is no mistake of its own.
+        let args: Vec<&Syntax> = call.args.iter().filter(has_meaning).collect();
+        let args: Vec<Option<Value>> = args.into_iter().map(|it| self.expr(it)).collect();
         self.function(ident, args, location)
     }
 
@@ -96,7 +104,7 @@ impl Elaborator {
         location: Location,
     ) -> Option<Value> {
         if let Some(it) = &call.turbofish {
-            return self.errors.at(it, "there are no generics here");
+            return self.errors.at(it, "there are no generics here: remove the `::<..>`");
         }
         match (call.method.to_string().as_str(), &*call.receiver) {
             ("unwrap_or", Syntax::MethodCall(get)) if get.method == "get" => {
@@ -117,9 +125,31 @@ impl Elaborator {
             }
             _ => {}
         }
+        if let Some(tensor) = ident(&call.receiver).map(ToString::to_string)
+            && let Some(Binding::Tensor(id)) = self.lookup(&tensor)
+        {
+            let axes = axis_names(self.symbols.tensors[id.0 as usize].shape.len());
+            let method = call.method.to_string();
+            let hint = match method.as_str() {
+                it if reduce::NAMES.contains(&it) => {
+                    format!("a reduction names its range: write `{it}(0..K, |k| {tensor}[[..]])`")
+                }
+                it if names().any(|known| known == it) => {
+                    format!("it applies to elements: write `{tensor}[[{axes}]].{it}(..)`")
+                }
+                _ => format!("read elements, as in `{tensor}[[{axes}]]`; extents are dimensions"),
+            };
+            let message = format!("the tensor `{tensor}` has no method `{method}`: {hint}");
+            return self.errors.at(&call.method, message);
+        }
         let args = std::iter::once(&*call.receiver).chain(&call.args);
         let args: Vec<Option<Value>> = args.map(|it| self.expr(it)).collect();
         self.function(&call.method, args, location)
+    }
+
+    fn is_tensor(&self, syntax: &Syntax) -> bool {
+        let binding = ident(syntax).and_then(|it| self.lookup(&it.to_string()));
+        matches!(binding, Some(Binding::Tensor(_)))
     }
 
     fn function(
@@ -133,9 +163,7 @@ impl Elaborator {
             let mut all: Vec<&str> = reduce::NAMES.into_iter().chain(names()).collect();
             all.sort_unstable();
             all.dedup();
-            let all = all.join(", ");
-            let message = format!("`{name}` is not a tvmtune intrinsic (available: {all})");
-            return self.errors.at(ident, message);
+            return self.errors.at(ident, no_function(&name, &all));
         };
         if args.len() != *arity {
             let takes = count(*arity, "value", "values");

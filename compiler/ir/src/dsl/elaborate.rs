@@ -10,7 +10,7 @@ use proc_macro2::{Ident, TokenStream, TokenTree};
 use quote::ToTokens;
 
 use super::errors::{Errors, Location};
-use super::options::{Options, undeclared};
+use super::options::Options;
 use super::signature::Declared;
 use super::value::{Kind, Value};
 use super::{DynamicDim, Output, Param, Program};
@@ -85,7 +85,11 @@ pub(super) fn program(
     function: &syn::ItemFn,
     errors: Errors,
 ) -> syn::Result<Program> {
-    let mut options = options;
+    let (mut options, mut errors) = (options, errors);
+    let mut mentioned = Vec::new();
+    collect_idents(function.sig.to_token_stream(), &mut mentioned);
+    collect_idents(function.block.to_token_stream(), &mut mentioned);
+    options.check_unused(&mentioned, &mut errors);
     order_dims(&mut options, &function.sig);
     let mut elaborator = Elaborator::new(options, errors);
     elaborator.check_function(function);
@@ -184,7 +188,8 @@ impl Elaborator {
             let Some(source) = source else {
                 if params.iter().all(Option::is_some) {
                     let message = format!(
-                        "no parameter has a dimension of extent `{}`, so a launch cannot know it",
+                        "no parameter has a dimension of extent `{0}`, so a launch cannot know it: \
+                         write `{0}` alone as an extent of one",
                         dim.ident
                     );
                     self.errors.at::<()>(&dim.ident, message);
@@ -234,8 +239,7 @@ impl Elaborator {
     /// Reports a name in a shape that no option declares.
     pub(super) fn undeclared_dim(&mut self, ident: &Ident) {
         if !self.options.incomplete {
-            let declared = self.options.dims.iter().map(|it| it.ident.to_string());
-            undeclared(ident, declared, &mut self.errors);
+            self.options.undeclared(ident, &mut self.errors);
         }
     }
 }

@@ -1,5 +1,7 @@
 //! Diagnostics: all errors of a program, each at its location.
 
+use std::collections::BTreeSet;
+
 use proc_macro2::{Span, TokenStream, TokenTree};
 use quote::ToTokens;
 
@@ -36,7 +38,17 @@ impl From<Span> for Location {
 /// The errors so far. Elaboration goes on after one, with the rest of the program.
 #[derive(Default)]
 pub(super) struct Errors {
-    found: Option<syn::Error>,
+    found: Vec<(Topic, syn::Error)>,
+    /// Names that nothing declares and that an error was about: one is enough for each.
+    unknown: BTreeSet<String>,
+}
+
+/// The subjects of errors.
+#[derive(Clone, Copy, PartialEq)]
+enum Topic {
+    /// A read that is not proven in bounds, which another mistake may explain.
+    OutOfBounds,
+    Other,
 }
 
 impl Errors {
@@ -63,16 +75,53 @@ impl Errors {
 
     /// Reports an error as it is, and gives nothing to go on with.
     pub(super) fn add<T>(&mut self, error: syn::Error) -> Option<T> {
-        match &mut self.found {
-            Some(all) => all.combine(error),
-            None => self.found = Some(error),
+        self.found.push((Topic::Other, error));
+        None
+    }
+
+    /// Reports a name that nothing declares, unless it was reported before.
+    pub(super) fn unknown<T>(
+        &mut self,
+        name: &proc_macro2::Ident,
+        message: impl std::fmt::Display,
+    ) -> Option<T> {
+        if self.unknown.insert(name.to_string()) {
+            return self.at(name, message);
         }
         None
     }
 
+    /// Reports a read that is not proven in bounds.
+    pub(super) fn out_of_bounds(&mut self, location: Location, message: impl std::fmt::Display) {
+        self.at_location::<()>(location, message);
+        if let Some((topic, _)) = self.found.last_mut() {
+            *topic = Topic::OutOfBounds;
+        }
+    }
+
+    /// The number of errors so far.
+    pub(super) fn mark(&self) -> usize {
+        self.found.len()
+    }
+
+    /// Returns whether a read since a mark was not proven in bounds.
+    pub(super) fn any_out_of_bounds(&self, mark: usize) -> bool {
+        self.found[mark..].iter().any(|(topic, _)| *topic == Topic::OutOfBounds)
+    }
+
+    /// Forgets the reads since a mark that were not proven in bounds: one error explains them all.
+    pub(super) fn forget_out_of_bounds(&mut self, mark: usize) {
+        let since = self.found.split_off(mark);
+        self.found.extend(since.into_iter().filter(|(topic, _)| *topic != Topic::OutOfBounds));
+    }
+
     /// `value`, if nothing was wrong.
     pub(super) fn finish<T>(self, value: Option<T>) -> syn::Result<T> {
-        match (self.found, value) {
+        let combined = self.found.into_iter().map(|(_, error)| error).reduce(|mut all, it| {
+            all.combine(it);
+            all
+        });
+        match (combined, value) {
             (Some(error), _) => Err(error),
             (None, Some(value)) => Ok(value),
             (None, None) => Err(syn::Error::new(
@@ -86,6 +135,11 @@ impl Errors {
 /// `1 axis`, `2 axes`
 pub(super) fn count(n: usize, one: &str, many: &str) -> String {
     format!("{n} {}", if n == 1 { one } else { many })
+}
+
+/// `i, j, k`: as many plain names for axes.
+pub(super) fn axis_names(rank: usize) -> String {
+    ["i", "j", "k", "l", "m"].into_iter().cycle().take(rank).collect::<Vec<_>>().join(", ")
 }
 
 /// `` `a`, `b`, `c` ``

@@ -1,14 +1,17 @@
 //! Expressions inside a `compute`: operators, literals, names, conditionals, conversions.
 
+use quote::ToTokens;
 use syn::{BinOp, Block, Expr as Syntax, Lit, Stmt, UnOp};
 
 use super::elaborate::{Binding, Elaborator};
-use super::errors::Location;
+use super::errors::{Location, axis_names};
+use super::hints::{NO_ASSIGNMENT, no_element_type, no_statement, unsupported};
 use super::index::LARGEST;
 use super::signature::{plain_ident, type_name};
 use super::value::{Kind, Value, cast, unify};
 use crate::dag::{BinaryOp, CompareOp, DType, Expr, Literal, UnaryOp, integer_range};
 use crate::poly::Poly;
+use crate::similar;
 
 /// Nesting beyond this could exhaust a stack.
 const MAX_NESTING: usize = 200;
@@ -82,7 +85,10 @@ impl Elaborator {
                     suffix => return self.suffixed(lit, suffix, kind),
                 }
             }
-            _ => return self.errors.at(lit, "expected a number or a truth value"),
+            _ => {
+                let message = "expected a number or a truth value, as in `1.0` or `true`";
+                return self.errors.at(lit, message);
+            }
         };
         Some(Value::new(kind, Location::of(&lit)))
     }
@@ -93,7 +99,7 @@ impl Elaborator {
                 let expr = Value::new(kind, Location::of(&lit)).stored(dtype, &mut self.errors)?;
                 Some(Value::new(Kind::Typed(expr, dtype), Location::of(&lit)))
             }
-            _ => self.errors.at(lit, format!("`{suffix}` is not an element type")),
+            _ => self.errors.at(lit, no_element_type(suffix)),
         }
     }
 
@@ -109,13 +115,9 @@ impl Elaborator {
                 Some(Value::new(Kind::Typed(expr, dtype), Location::of(&ident)))
             }
             Some(Binding::Tensor(id)) => {
-                let rank = self.symbols.tensors[id.0 as usize].shape.len();
-                let index: Vec<&str> =
-                    ["i", "j", "k", "l", "m"].into_iter().cycle().take(rank).collect();
-                let message = format!(
-                    "`{name}` is a tensor: read an element, as in `{name}[[{}]]`",
-                    index.join(", ")
-                );
+                let axes = axis_names(self.symbols.tensors[id.0 as usize].shape.len());
+                let message =
+                    format!("`{name}` is a tensor: read an element, as in `{name}[[{axes}]]`");
                 self.errors.at(ident, message)
             }
             Some(Binding::Poisoned) => None,
@@ -123,7 +125,12 @@ impl Elaborator {
                 self.undeclared_dim(ident);
                 None
             }
-            None => self.errors.at(ident, format!("cannot find `{name}` in this program")),
+            None => {
+                let known = self.scope.iter().rev().map(|(it, _)| it.as_str());
+                let hint = similar::suggestion(&name, known);
+                let hint = hint.unwrap_or_else(|| ": bind it with `let`, or pass it".to_owned());
+                self.errors.unknown(ident, format!("cannot find `{name}` in this program{hint}"))
+            }
         }
     }
 
@@ -141,8 +148,22 @@ impl Elaborator {
             _ => None,
         };
         let Some((dtype, literal)) = found.filter(|_| path.qself.is_none()) else {
-            let message = "this path is not part of the language; constants are written as \
-                           `f32::INFINITY`, `i32::MAX` or `f32::consts::PI`";
+            let constants = [
+                "f32::INFINITY",
+                "f32::NEG_INFINITY",
+                "f32::MAX",
+                "f32::MIN",
+                "f32::EPSILON",
+                "f32::consts::PI",
+                "i32::MAX",
+                "i32::MIN",
+            ];
+            let written = path.to_token_stream().to_string().replace(' ', "");
+            let meant = similar::suggestion(&written, constants).unwrap_or_else(|| {
+                "; constants are written as `f32::INFINITY`, `i32::MAX` or `f32::consts::PI`"
+                    .to_owned()
+            });
+            let message = format!("`{written}` is not part of the language{meant}");
             return self.errors.at(path, message);
         };
         let expr = Expr::Const(literal, dtype);
@@ -282,7 +303,8 @@ impl Elaborator {
             None => None,
         };
         let Some(to) = to else {
-            return self.errors.at(&syntax.ty, "expected an element type, as in `as f32`");
+            let name = syntax.ty.to_token_stream().to_string();
+            return self.errors.at(&syntax.ty, no_element_type(&name));
         };
         self.convert(&value?, to, location)
     }
@@ -322,7 +344,7 @@ impl Elaborator {
         let condition = self.expr(&syntax.cond);
         let test = condition.as_ref().and_then(|it| it.operand(DType::Bool, &mut self.errors));
         let Some((_, otherwise)) = &syntax.else_branch else {
-            let message = "an `if` needs an `else`: every element has a value";
+            let message = "an `if` needs an `else`, since every element has a value: write `else { 0.0 }`, say";
             return self.errors.at(syntax.if_token, message);
         };
         let then = self.under(test.as_ref(), true, |it| it.block(&syntax.then_branch));
@@ -391,7 +413,7 @@ impl Elaborator {
             if let syn::Pat::Ident(it) = pat {
                 self.bind(it.ident.to_string(), Binding::Poisoned);
             }
-            return self.errors.at(pat, "`let` binds one name, for good: no `mut`, no patterns");
+            return self.errors.at(pat, "`let` binds one name, for good: no `mut`, no patterns; sums are `sum(0..K, |k| ..)`");
         };
         match &local.init {
             Some(init) if init.diverge.is_none() => Some(LetParts { ident, ty, init: &init.expr }),
@@ -483,55 +505,4 @@ fn limit(dtype: DType, name: &str) -> Option<Literal> {
         _ => return None,
     };
     Some(Literal::Float(value))
-}
-
-/// The message for a statement that is not part of the language.
-fn no_statement(statement: &Stmt) -> String {
-    match statement {
-        Stmt::Expr(it, _) => match it {
-            Syntax::Binary(binary) if is_assignment(&binary.op) => NO_ASSIGNMENT.to_owned(),
-            Syntax::If(_) | Syntax::Block(_) | Syntax::Binary(_) | Syntax::Path(_) => {
-                "this value is not used: bind it with `let`, or remove it".to_owned()
-            }
-            other => unsupported(other),
-        },
-        Stmt::Macro(_) => "macros are not part of the language".to_owned(),
-        Stmt::Item(_) | Stmt::Local(_) => "only `let` statements stand before a value".to_owned(),
-    }
-}
-
-const NO_ASSIGNMENT: &str = "nothing can be assigned: bind a new name with `let`";
-
-fn is_assignment(op: &BinOp) -> bool {
-    use quote::ToTokens;
-    let text = op.to_token_stream().to_string();
-    text.len() > 1 && text.ends_with('=') && !["==", "<=", ">=", "!="].contains(&text.as_str())
-}
-
-/// The message for an expression that is not part of the language.
-fn unsupported(syntax: &Syntax) -> String {
-    let message = match syntax {
-        Syntax::ForLoop(_) | Syntax::While(_) | Syntax::Loop(_) => {
-            "there are no loops: `compute` covers every element, `sum` and its like every term"
-        }
-        Syntax::Match(_) => "there is no `match`: write `if .. else if .. else ..`",
-        Syntax::Macro(_) => "macros are not part of the language",
-        Syntax::Reference(_) | Syntax::RawAddr(_) => "there are no references: remove the `&`",
-        Syntax::Return(_) => "there is no `return`: the last expression is the value",
-        Syntax::Closure(_) => "a closure stands only in `compute(..)` or a reduction",
-        Syntax::Assign(_) => NO_ASSIGNMENT,
-        Syntax::Tuple(_) | Syntax::Array(_) | Syntax::Repeat(_) | Syntax::Struct(_) => {
-            "an element is one number, not several"
-        }
-        Syntax::Range(_) => "a range stands only as the first argument of a reduction",
-        Syntax::Field(_) => "there are no fields here",
-        Syntax::Unsafe(_) => "there is no `unsafe` here",
-        Syntax::Async(_) | Syntax::Await(_) => "there is no `async` here",
-        Syntax::Try(_) | Syntax::TryBlock(_) => "nothing here can fail: remove the `?`",
-        Syntax::Break(_) | Syntax::Continue(_) => "there are no loops to leave",
-        Syntax::Let(_) => "patterns are not part of the language: compare instead",
-        Syntax::Block(_) => "blocks have no labels here",
-        _ => "this is not part of the language",
-    };
-    message.to_owned()
 }

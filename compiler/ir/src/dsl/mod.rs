@@ -21,12 +21,15 @@ mod call;
 mod elaborate;
 mod errors;
 mod expr;
+mod hints;
 mod index;
 mod infer;
+mod instances;
 mod options;
 mod read;
 mod reduce;
 mod signature;
+mod syntax;
 mod value;
 
 use proc_macro2::{Ident, TokenStream};
@@ -34,7 +37,9 @@ use proc_macro2::{Ident, TokenStream};
 use crate::dag::{Compute, DType, Dag, Dim, Scalar, ScalarId, Tensor, TensorId, simplify, verify};
 use crate::poly::{Interval, Poly};
 
+pub use instances::{Instance, element_types, for_each_instance, instances};
 pub use options::{DimDeclaration, Options, Tolerance};
+pub use syntax::{Unreadable, function};
 
 /// One `#[autotune]` function. See the [module documentation](self).
 pub struct Program {

@@ -3,20 +3,24 @@
 use std::collections::BTreeSet;
 
 use proc_macro2::{Ident, TokenStream};
+use quote::ToTokens;
 use syn::ext::IdentExt;
 use syn::parse::{ParseStream, Parser};
-use syn::punctuated::Punctuated;
 use syn::{Expr, Lit, RangeLimits, Token};
 
 use super::errors::{Errors, quoted};
 use crate::dag::DType;
 use crate::poly::Interval;
+use crate::similar;
 
 /// The largest extent of a dimension.
 pub(super) const MAX_EXTENT: i64 = i32::MAX as i64;
 
-const EXPECTED: &str =
-    "`dims(..)`, `buckets(..)`, `accum = ..`, `tol(rel = .., abs = ..)` or `crate = ..`";
+/// The names of options.
+const NAMES: [&str; 6] = ["dims", "buckets", "types", "accum", "tol", "crate"];
+
+const EXPECTED: &str = "`dims(..)`, `buckets(..)`, `types(..)`, `accum = ..`, \
+                        `tol(rel = .., abs = ..)` or `crate = ..`";
 
 /// The tolerance of results: `abs + rel * |reference|`.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -44,6 +48,8 @@ pub struct Options {
     pub krate: Option<syn::Path>,
     /// True if a syntax error may have hidden declarations.
     pub(super) incomplete: bool,
+    /// Dimensions that others are computed from.
+    used: BTreeSet<String>,
 }
 
 /// A dimension of the program: `N = 1536` or `M = 1..=512`.
@@ -71,7 +77,7 @@ pub(super) fn parse(tokens: TokenStream, errors: &mut Errors) -> Options {
         while !input.is_empty() {
             let name = input.call(Ident::parse_any)?;
             if !seen.insert(name.to_string()) {
-                errors.at::<()>(&name, format!("option `{name}` is given twice"));
+                errors.at::<()>(&name, format!("option `{name}` is given twice: remove one"));
             }
             option(&name, input, &mut options, errors)?;
             if !input.is_empty() {
@@ -96,53 +102,62 @@ fn option(
 ) -> syn::Result<()> {
     match name.to_string().as_str() {
         "dims" => {
-            for it in assignments(input)? {
+            for it in assignments(input, "`dims(M = 1..=512, N = 64)`")? {
                 let declared = declare(&it, options, errors);
                 options.incomplete |= declared.is_none();
                 options.dims.extend(declared);
             }
         }
         "buckets" => {
-            for it in assignments(input)? {
+            for it in assignments(input, "`buckets(M = [16, 512])`")? {
+                if options.buckets.iter().any(|(name, _)| *name == it.name) {
+                    let message = format!("buckets of `{}` are given twice: remove one", it.name);
+                    errors.at::<()>(&it.name, message);
+                }
                 let edges = edges(&it, errors).map(|edges| (it.name, edges));
                 options.buckets.extend(edges);
             }
         }
         "tol" => {
-            for it in assignments(input)? {
+            for it in assignments(input, "`tol(rel = 1e-3, abs = 1e-4)`")? {
                 let value = tolerance(&it.value, errors);
                 match it.name.to_string().as_str() {
                     "rel" => options.rel = value,
                     "abs" => options.abs = value,
                     other => {
-                        let message =
-                            format!("unknown tolerance `{other}`; expected `rel` or `abs`");
+                        let message = format!(
+                            "unknown tolerance `{other}`: write `rel = 1e-3` or `abs = 1e-4`"
+                        );
                         errors.at::<()>(&it.name, message);
                     }
                 }
             }
         }
         "accum" => {
-            input.parse::<Token![=]>()?;
-            let dtype = input.call(Ident::parse_any)?;
+            expect_equals(input, "`accum = f64`")?;
+            let dtype = input.parse::<proc_macro2::TokenTree>()?;
             options.accum = match dtype.to_string().as_str() {
                 "f32" => Some(DType::F32),
                 "f64" => Some(DType::F64),
                 other => errors.at(
                     &dtype,
                     format!(
-                        "cannot accumulate in `{other}`; expected `f32` or `f64` (integers \
-                             accumulate in their own type: cast them in the body)"
+                        "cannot accumulate in `{other}`: write `accum = f32` or `accum = f64` \
+                         (integers accumulate in their own type: cast them in the body)"
                     ),
                 ),
             };
         }
         "crate" => {
-            input.parse::<Token![=]>()?;
+            expect_equals(input, "`crate = ::path`")?;
             options.krate = Some(input.call(syn::Path::parse_mod_style)?);
         }
+        // With parentheses, `instances` has taken it away.
+        "types" => return Err(input.error("expected `types(W in [f32, bf16])`")),
         other => {
-            errors.at::<()>(name, format!("unknown option `{other}`; expected {EXPECTED}"));
+            let meant = similar::suggestion(other, NAMES);
+            let meant = meant.unwrap_or_else(|| format!("; expected {EXPECTED}"));
+            errors.at::<()>(name, format!("unknown option `{other}`{meant}"));
             // It may have been `dims`, misspelled.
             options.incomplete = true;
             while !input.is_empty() && !input.peek(Token![,]) {
@@ -153,40 +168,48 @@ fn option(
     Ok(())
 }
 
-fn assignments(input: ParseStream<'_>) -> syn::Result<Punctuated<Assignment, Token![,]>> {
+/// Parses `(name = value, ..)`, of which `example` is one.
+fn assignments(input: ParseStream<'_>, example: &str) -> syn::Result<Vec<Assignment>> {
     let content;
+    if !input.peek(syn::token::Paren) {
+        return Err(input.error(format!("expected parentheses, as in {example}")));
+    }
     syn::parenthesized!(content in input);
-    content.parse_terminated(
-        |input| {
-            let name = input.call(Ident::parse_any)?;
-            input.parse::<Token![=]>()?;
-            Ok(Assignment { name, value: input.parse()? })
-        },
-        Token![,],
-    )
+    let mut assignments = Vec::new();
+    while !content.is_empty() {
+        let name = content.call(Ident::parse_any)?;
+        expect_equals(&content, example)?;
+        assignments.push(Assignment { name, value: content.parse()? });
+        if !content.is_empty() {
+            content.parse::<Token![,]>()?;
+        }
+    }
+    Ok(assignments)
 }
 
-fn declare(it: &Assignment, options: &Options, errors: &mut Errors) -> Option<DimDeclaration> {
+fn expect_equals(input: ParseStream<'_>, example: &str) -> syn::Result<()> {
+    if input.parse::<Option<Token![=]>>()?.is_none() {
+        return Err(input.error(format!("expected `=`, as in {example}")));
+    }
+    Ok(())
+}
+
+fn declare(it: &Assignment, options: &mut Options, errors: &mut Errors) -> Option<DimDeclaration> {
     let Assignment { name, value } = it;
     if options.dims.iter().any(|other| other.ident == *name) {
-        return errors.at(name, format!("dimension `{name}` is declared twice"));
+        return errors.at(name, format!("dimension `{name}` is declared twice: remove one"));
     }
     let (range, dynamic) = match value {
-        Expr::Range(range) => {
-            let (Some(lo), Some(hi)) = (&range.start, &range.end) else {
-                return errors.at(value, "a dynamic dimension needs both ends, as in `1..=512`");
-            };
-            let (lo, hi) = (constant(lo, options, errors), constant(hi, options, errors));
-            let open = matches!(range.limits, RangeLimits::HalfOpen(_));
-            (Interval { lo: lo?, hi: hi?.saturating_sub(i64::from(open)) }, true)
-        }
+        Expr::Range(range) => (dynamic_range(name, range, options, errors)?, true),
         _ => (Interval::point(constant(value, options, errors)?), false),
     };
     if range.lo < 1 {
-        return errors.at(value, format!("extents are at least 1; `{name}` could be {}", range.lo));
-    }
-    if range.hi < range.lo {
-        return errors.at(value, format!("no extent is in this range of `{name}`"));
+        let instead = if dynamic { format!("1..={}", range.hi.max(1)) } else { "1".to_owned() };
+        let message = format!(
+            "extents are at least 1, and `{name}` could be {}: write `{name} = {instead}`",
+            range.lo
+        );
+        return errors.at(value, message);
     }
     if range.hi > MAX_EXTENT {
         return errors.at(value, format!("extents are at most {MAX_EXTENT}"));
@@ -194,32 +217,45 @@ fn declare(it: &Assignment, options: &Options, errors: &mut Errors) -> Option<Di
     Some(DimDeclaration { ident: name.clone(), range, dynamic })
 }
 
+/// Reads `1..=512`.
+fn dynamic_range(
+    name: &Ident,
+    range: &syn::ExprRange,
+    options: &mut Options,
+    errors: &mut Errors,
+) -> Option<Interval> {
+    let (Some(lo), Some(hi)) = (&range.start, &range.end) else {
+        return errors.at(range, "a dynamic dimension needs both ends, as in `1..=512`");
+    };
+    let (lo, hi) = (constant(lo, options, errors), constant(hi, options, errors));
+    let (lo, hi) = (lo?, hi?);
+    if hi < lo {
+        let message =
+            format!("no extent is in this range of `{name}`: write `{name} = {hi}..={lo}`");
+        return errors.at(range, message);
+    }
+    if let RangeLimits::HalfOpen(_) = range.limits {
+        // Whoever wrote `1..64` may have meant either, and kernels differ.
+        let message = format!(
+            "a range of extents includes its end: write `{name} = {lo}..={hi}`, or \
+             `{name} = {lo}..={}` if {hi} is not among them",
+            hi.saturating_sub(1).max(lo)
+        );
+        return errors.at(range, message);
+    }
+    Some(Interval { lo, hi })
+}
+
 /// The value of integer arithmetic on literals and the fixed dimensions so far.
-fn constant(expr: &Expr, options: &Options, errors: &mut Errors) -> Option<i64> {
+fn constant(expr: &Expr, options: &mut Options, errors: &mut Errors) -> Option<i64> {
     let value = match expr {
         Expr::Lit(lit) => match &lit.lit {
             Lit::Int(it) => it.base10_parse().ok(),
-            _ => return errors.at(expr, "expected an integer"),
+            _ => return errors.at(expr, "expected an integer, as in `64`"),
         },
         Expr::Paren(it) => return constant(&it.expr, options, errors),
         Expr::Group(it) => return constant(&it.expr, options, errors),
-        Expr::Path(path) => {
-            let found = options.dims.iter().find(|it| path.path.is_ident(&it.ident));
-            match found {
-                Some(it) if !it.dynamic => Some(it.range.lo),
-                Some(it) => {
-                    let message = format!(
-                        "`{}` is known at launch only; write the expression where the extent \
-                         stands, as in `Tensor<f32, {{ {} * 2 }}>`",
-                        it.ident, it.ident
-                    );
-                    return errors.at(expr, message);
-                }
-                None => {
-                    return errors.at(expr, "expected an integer or a dimension declared before");
-                }
-            }
-        }
+        Expr::Path(path) => Some(named(&path.path, options, errors)?),
         Expr::Binary(it) => {
             let (a, b) =
                 (constant(&it.left, options, errors), constant(&it.right, options, errors));
@@ -230,10 +266,10 @@ fn constant(expr: &Expr, options: &Options, errors: &mut Errors) -> Option<i64> 
                 syn::BinOp::Mul(_) => a.checked_mul(b),
                 syn::BinOp::Div(_) => a.checked_div(b),
                 syn::BinOp::Rem(_) => a.checked_rem(b),
-                _ => return errors.at(expr, "expected an integer"),
+                _ => return errors.at(expr, NO_EXTENT),
             }
         }
-        _ => return errors.at(expr, "expected an integer, a range, or arithmetic on integers"),
+        _ => return errors.at(expr, NO_EXTENT),
     };
     if value.is_none() {
         return errors.at(expr, "this integer is out of range");
@@ -241,13 +277,37 @@ fn constant(expr: &Expr, options: &Options, errors: &mut Errors) -> Option<i64> 
     value
 }
 
+const NO_EXTENT: &str =
+    "expected an integer, a range as in `1..=512`, or `+ - * / %` of integers and dimensions";
+
+/// The extent of a fixed dimension declared before.
+fn named(path: &syn::Path, options: &mut Options, errors: &mut Errors) -> Option<i64> {
+    let name = path.to_token_stream().to_string().replace(' ', "");
+    let Some(dim) = options.dims.iter().find(|it| path.is_ident(&it.ident)) else {
+        let fixed = options.dims.iter().filter(|it| !it.dynamic).map(|it| it.ident.to_string());
+        let fixed: Vec<String> = fixed.collect();
+        let meant = similar::suggestion(&name, fixed.iter().map(String::as_str));
+        let meant = meant.as_deref().unwrap_or("; constants are not known here: write the number");
+        return errors.at(path, format!("`{name}` is no dimension declared before{meant}"));
+    };
+    if dim.dynamic {
+        let message = format!(
+            "`{name}` is known at launch only: write the expression where the extent stands, as in \
+             `Tensor<f32, {{ {name} * 2 }}>`"
+        );
+        return errors.at(path, message);
+    }
+    options.used.insert(name);
+    Some(dim.range.lo)
+}
+
 fn edges(it: &Assignment, errors: &mut Errors) -> Option<Vec<i64>> {
     let Expr::Array(array) = &it.value else {
-        return errors.at(&it.value, "expected the buckets' upper ends, as in `[16, 64, 512]`");
+        return errors.at(&it.value, "expected upper ends in brackets, as in `[16, 64, 512]`");
     };
-    let none = Options::default();
+    let mut none = Options::default();
     let edges: Vec<Option<i64>> =
-        array.elems.iter().map(|it| constant(it, &none, errors)).collect();
+        array.elems.iter().map(|it| constant(it, &mut none, errors)).collect();
     edges.into_iter().collect()
 }
 
@@ -270,31 +330,64 @@ fn check_buckets(options: &Options, errors: &mut Errors) {
     for (name, edges) in &options.buckets {
         let Some(dim) = options.dims.iter().find(|it| it.ident == *name) else {
             if !options.incomplete {
-                let declared = options.dims.iter().map(|it| it.ident.to_string());
-                undeclared(name, declared, errors);
+                options.undeclared(name, errors);
             }
             continue;
         };
+        let Interval { lo, hi } = dim.range;
+        let mut sorted = edges.clone();
+        sorted.sort_unstable();
+        sorted.dedup();
+        let outside = edges.iter().find(|it| !(lo..=hi).contains(*it));
         if !dim.dynamic {
-            errors.at::<()>(name, format!("`{name}` is fixed: only ranges have buckets"));
-        } else if edges.is_empty() || !edges.is_sorted_by(|a, b| a < b) {
-            errors.at::<()>(name, "buckets are upper ends in ascending order");
-        } else if edges[0] < dim.range.lo || edges[edges.len() - 1] > dim.range.hi {
-            let Interval { lo, hi } = dim.range;
-            errors.at::<()>(name, format!("`{name}` is in {lo}..={hi}; a bucket ends outside"));
+            let message = format!(
+                "`{name}` is fixed, and only ranges have buckets: remove them, or declare \
+                 `{name} = 1..={hi}`"
+            );
+            errors.at::<()>(name, message);
+        } else if let Some(outside) = outside {
+            let message = format!(
+                "`{name}` is in {lo}..={hi}, and a bucket ends at {outside}: write upper ends in \
+                 that range"
+            );
+            errors.at::<()>(name, message);
+        } else if sorted.is_empty() || sorted != *edges {
+            let example = if sorted.is_empty() { vec![hi] } else { sorted };
+            let message =
+                format!("buckets are upper ends in ascending order: write `{name} = {example:?}`");
+            errors.at::<()>(name, message);
         }
     }
 }
 
-/// Reports a dimension that no option declares.
-pub(super) fn undeclared(
-    name: &Ident,
-    declared: impl Iterator<Item = String>,
-    errors: &mut Errors,
-) {
-    let declared: Vec<String> = declared.collect();
-    let declared = quoted(declared.iter().map(String::as_str));
-    let message =
-        format!("dimension `{name}` is not declared; add it to `dims(..)` (declared: {declared})");
-    errors.at::<()>(name, message);
+impl Options {
+    /// Reports a dimension that no option declares.
+    pub(super) fn undeclared(&self, name: &Ident, errors: &mut Errors) {
+        let declared: Vec<String> = self.dims.iter().map(|it| it.ident.to_string()).collect();
+        let declared = || declared.iter().map(String::as_str);
+        let meant = similar::suggestion(&name.to_string(), declared());
+        let meant = meant.unwrap_or_else(|| {
+            format!(
+                ": add it to `dims(..)`, as `{name} = 64`, or `{name} = 1..=64` if a launch \
+                 decides (declared: {})",
+                quoted(declared())
+            )
+        });
+        errors.unknown::<()>(name, format!("dimension `{name}` is not declared{meant}"));
+    }
+
+    /// Reports and removes dimensions that neither the function nor another dimension mentions.
+    pub(super) fn check_unused(&mut self, mentioned: &[Ident], errors: &mut Errors) {
+        let used = &self.used;
+        self.dims.retain(|dim| {
+            let name = &dim.ident;
+            let is_used = mentioned.contains(name) || used.contains(&name.to_string());
+            if !is_used {
+                let message =
+                    format!("dimension `{name}` is used nowhere: remove it from `dims(..)`");
+                errors.at::<()>(name, message);
+            }
+            is_used
+        });
+    }
 }

@@ -4,11 +4,12 @@ use quote::ToTokens;
 use syn::Expr as Syntax;
 
 use super::elaborate::{Binding, Elaborator};
-use super::errors::Location;
+use super::errors::{Location, axis_names, quoted};
 use super::signature::ident;
 use super::value::{Kind, Value, cast, unify};
 use crate::dag::{BinaryOp, CompareOp, DType, Expr, Literal, Subscript, TensorId};
 use crate::poly::Poly;
+use crate::similar;
 
 #[derive(Clone, Copy)]
 enum Bounds {
@@ -26,12 +27,13 @@ impl Elaborator {
         location: Location,
     ) -> Option<Value> {
         if let Syntax::Index(_) = &*syntax.expr {
-            let message = "indices stand in one pair of double brackets: `x[[i, j]]`";
+            let message =
+                format!("indices stand in one pair of double brackets: write `{}`", joined(syntax));
             return self.errors.at(syntax, message);
         }
         let tensor = self.tensor_named(&syntax.expr);
         let Syntax::Array(array) = &*syntax.index else {
-            let message = "indices stand in double brackets, as in `x[[i, j]]`";
+            let message = format!("indices stand in double brackets: write `{}`", joined(syntax));
             return self.errors.at(&syntax.index, message);
         };
         let (expr, dtype, parts) = self.read(tensor, array, Bounds::Proven)?;
@@ -48,7 +50,10 @@ impl Elaborator {
         let tensor = self.tensor_named(&get.receiver);
         let array = match get.args.first() {
             Some(Syntax::Array(array)) if get.args.len() == 1 => array,
-            _ => return self.errors.at(get, "indices stand in brackets, as in `x.get([i, j])`"),
+            _ => {
+                let message = "indices stand in brackets, as in `x.get([i, j])`";
+                return self.errors.at(get, message);
+            }
         };
         let read = self.read(tensor, array, Bounds::Checked);
         let otherwise = self.expr(otherwise);
@@ -73,10 +78,22 @@ impl Elaborator {
             Some(Binding::Tensor(id)) => Some(*id),
             Some(Binding::Poisoned) => None,
             Some(Binding::Scalar(_) | Binding::Value(_)) => {
-                self.errors.at(ident, format!("`{ident}` is one number, not a tensor"))
+                let message = format!("`{ident}` is one number, not a tensor: write `{ident}`");
+                self.errors.at(ident, message)
             }
-            None => self.errors.at(ident, format!("cannot find tensor `{ident}`")),
+            None => self.no_tensor(ident),
         }
+    }
+
+    /// Reports the name of a tensor that there is not.
+    pub(super) fn no_tensor<T>(&mut self, ident: &syn::Ident) -> Option<T> {
+        let tensors = self.scope.iter().rev().filter(|(_, it)| matches!(it, Binding::Tensor(_)));
+        let known: Vec<&str> = tensors.map(|(name, _)| name.as_str()).collect();
+        let hint = similar::suggestion(&ident.to_string(), known.iter().copied());
+        let hint = hint.unwrap_or_else(|| {
+            format!(": declare a parameter, or compute it before (known: {})", quoted(known))
+        });
+        self.errors.unknown(ident, format!("cannot find tensor `{ident}`{hint}"))
     }
 
     /// Elaborates a read; returns its type and the values in its subscripts, too.
@@ -93,7 +110,9 @@ impl Elaborator {
         if shape.len() != values.len() {
             let n = values.len();
             let given = if n == 1 { "1 index was".to_owned() } else { format!("{n} indices were") };
-            let message = format!("`{name}` has rank {}, but {given} given", shape.len());
+            let (rank, axes) = (shape.len(), axis_names(shape.len()));
+            let message =
+                format!("`{name}` has rank {rank}, but {given} given: write `{name}[[{axes}]]`");
             return self.errors.at(array, message);
         }
         let values: Vec<Value> = values.into_iter().collect::<Option<_>>()?;
@@ -114,10 +133,11 @@ impl Elaborator {
             return Some(Subscript::Affine(poly));
         }
         let Kind::Typed(expr, dtype) = &value.kind else {
-            return self.errors.at_location(value.location, "an index is an integer, not a float");
+            let message = "an index is an integer, not a float: write it without a point";
+            return self.errors.at_location(value.location, message);
         };
         if !dtype.is_integer() {
-            let message = format!("an index is an integer, not {dtype}");
+            let message = format!("an index is an integer, not {dtype}: convert it with `as i64`");
             return self.errors.at_location(value.location, message);
         }
         // 32 bits suffice if the value had no more before a cast, and the extent fits.
@@ -153,7 +173,7 @@ impl Elaborator {
                  {hint}, or clamp it"
             ),
         };
-        self.errors.at_location::<()>(Location::of(syntax), message);
+        self.errors.out_of_bounds(Location::of(syntax), message);
     }
 
     /// Returns the condition that all subscripts are in bounds, without parts that are proven.
@@ -188,6 +208,27 @@ impl Elaborator {
         };
         (Expr::Const(Literal::Int(0), dtype), end)
     }
+}
+
+/// `x[[i, j]]` for `x[i][j]` and `x[(i, j)]`.
+fn joined(syntax: &syn::ExprIndex) -> String {
+    let mut tensor = &*syntax.expr;
+    let mut indices = vec![text(&syntax.index)];
+    while let Syntax::Index(outer) = tensor {
+        indices.insert(0, text(&outer.index));
+        tensor = &outer.expr;
+    }
+    format!("{}[[{}]]", text(tensor), indices.join(", "))
+}
+
+/// The text of indices, without the parentheses or brackets around them.
+fn text(syntax: &Syntax) -> String {
+    let parts = match syntax {
+        Syntax::Tuple(it) => &it.elems,
+        Syntax::Array(it) => &it.elems,
+        other => return other.to_token_stream().to_string(),
+    };
+    parts.iter().map(|it| it.to_token_stream().to_string()).collect::<Vec<_>>().join(", ")
 }
 
 /// Returns whether every value of the type is one of `I32`.

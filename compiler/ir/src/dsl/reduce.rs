@@ -3,11 +3,12 @@
 //! Its bodies are expressions, which may hold reductions: `expr`, `call` and `reduce` are mutually
 //! recursive, as the grammar is.
 
+use quote::ToTokens;
 use syn::punctuated::Punctuated;
 use syn::{Expr as Syntax, RangeLimits, Token};
 
 use super::elaborate::{Binding, Elaborator, Reduction, Var};
-use super::errors::{Location, count};
+use super::errors::{Location, axis_names, count};
 use super::signature::plain_ident;
 use super::value::{Kind, Value, cast};
 use crate::dag::{
@@ -86,8 +87,11 @@ impl Elaborator {
         if closure.inputs.len() != ranges.len() {
             let given = count(closure.inputs.len(), "axis", "axes");
             let message = match ranges.len() {
-                1 => format!("this closure takes {given}, but there is 1 range"),
-                n => format!("this closure takes {given}, but there are {n} ranges"),
+                1 => format!("this closure takes {given}, but there is 1 range: write `|k| ..`"),
+                n => format!(
+                    "this closure takes {given}, but there are {n} ranges: write `|{}| ..`",
+                    axis_names(n)
+                ),
             };
             return self.errors.at(&closure.inputs, message);
         }
@@ -138,7 +142,11 @@ impl Elaborator {
             Syntax::Range(range) => range,
             Syntax::Paren(inner) => return self.range(&inner.expr),
             Syntax::Group(inner) => return self.range(&inner.expr),
-            _ => return self.errors.at(syntax, "expected a range, as in `0..K`"),
+            other => {
+                let found = other.to_token_stream();
+                let message = format!("expected a range, found `{found}`: write `0..{found}`");
+                return self.errors.at(syntax, message);
+            }
         };
         let (Some(start), Some(end)) = (&range.start, &range.end) else {
             return self.errors.at(syntax, "a range of a reduction has both ends, as in `0..K`");
@@ -160,7 +168,9 @@ impl Elaborator {
             extent += more.into();
         }
         if !extent.is_positive(facts) {
-            return self.errors.at(syntax, "this range may be empty");
+            return self
+                .errors
+                .at(syntax, "this range may be empty: write one that is not, as in `0..K`");
         }
         let count = end.clone() - first.clone();
         if (-count.clone()).is_nonnegative(facts) {
@@ -174,7 +184,8 @@ impl Elaborator {
     fn range_end(&mut self, syntax: &Syntax) -> Option<Poly> {
         let value = self.expr(syntax)?;
         let Some(poly) = value.as_index() else {
-            let message = "the end of a range is made of integers, dimensions and axes";
+            let message =
+                "the end of a range is made of integers, dimensions and axes: write `0..K`";
             return self.errors.at(syntax, message);
         };
         Some(poly)

@@ -5,12 +5,12 @@ use quote::ToTokens;
 use syn::{FnArg, GenericArgument, Pat, PathArguments, ReturnType, Safety, Signature, Type};
 
 use super::elaborate::{Binding, Elaborator};
+use super::hints::{element_type, no_element_type};
 use super::{Param, ParamKind};
 use crate::dag::{DType, Scalar, ScalarId, Tensor, TensorId, TensorKind};
 use crate::poly::Poly;
+use crate::similar;
 
-/// Element types, for messages.
-const DTYPES: &str = "f32, f16, bf16, f64, i8, u8, i32, i64, bool";
 /// More elements than any memory holds; addresses stay exact below.
 const MAX_ELEMENTS: f64 = (1u64 << 40) as f64;
 
@@ -32,15 +32,15 @@ impl Elaborator {
                 self.errors.at::<()>(tokens, message);
             }
         };
-        let queued = "an autotuned function cannot be `async`: launches are queued anyway";
+        let queued = "an autotuned function cannot be `async`, and launches are queued anyway: remove `async`";
         refuse(&sig.asyncness, queued);
         if let Safety::Unsafe(it) = &sig.safety {
             refuse(it, "an autotuned function is safe: remove `unsafe`");
         }
-        refuse(&sig.constness, "an autotuned function cannot be `const`");
-        refuse(&sig.abi, "an autotuned function cannot be `extern`");
-        let generic = "an autotuned function cannot be generic: element types are named, \
-                       dimensions go into `dims(..)`";
+        refuse(&sig.constness, "an autotuned function cannot be `const`: remove it");
+        refuse(&sig.abi, "an autotuned function cannot be `extern`: remove it");
+        let generic = "an autotuned function has no generics: write element types as \
+                       `types(T in [f32, bf16])` in the attribute, and extents as `dims(..)`";
         refuse(&sig.generics.params, generic);
         refuse(&sig.variadic, "an autotuned function cannot be variadic");
         if let Some(it) = &sig.generics.where_clause {
@@ -56,14 +56,22 @@ impl Elaborator {
 
     fn param(&mut self, arg: &FnArg) -> Option<Param> {
         let FnArg::Typed(arg) = arg else {
-            return self.errors.at(arg, "an autotuned function has no `self`");
+            let message = "an autotuned function has no `self`: move it out of the `impl`, and \
+                           pass tensors as parameters";
+            return self.errors.at(arg, message);
         };
         let Some(ident) = plain_ident(&arg.pat) else {
-            return self.errors.at(&arg.pat, "expected a plain name for this parameter");
+            if let Pat::Ident(it) = &*arg.pat {
+                self.bind(it.ident.to_string(), Binding::Poisoned);
+            }
+            let message = "expected a plain name for this parameter, as in `x: Tensor<f32, M>`";
+            return self.errors.at(&arg.pat, message);
         };
         let name = ident.to_string();
         if self.lookup(&name).is_some() {
-            let message = format!("the name `{name}` is already taken by a dimension or parameter");
+            let message = format!(
+                "the name `{name}` is already taken by a dimension or parameter: rename one of them"
+            );
             return self.errors.at(ident, message);
         }
         let Some((dtype, kind)) = self.param_type(&name, &arg.ty) else {
@@ -82,9 +90,10 @@ impl Elaborator {
 
     fn param_type(&mut self, name: &str, ty: &Type) -> Option<(DType, ParamKind)> {
         if let Type::Reference(it) = ty {
-            return self.errors.at(it.and_token, "no `&`: a tensor is named by its type alone");
+            let message = "no `&`: a tensor is named by its type alone, as in `Tensor<f32, M>`";
+            return self.errors.at(it.and_token, message);
         }
-        let Some(head) = head(ty) else { return self.errors.at(ty, expected_param()) };
+        let Some(head) = head(ty) else { return self.errors.at(ty, EXPECTED_PARAM) };
         let weight = match head.ident.to_string().as_str() {
             "Tensor" => false,
             "Weight" => true,
@@ -102,7 +111,7 @@ impl Elaborator {
                         let instead = "use `i64`, or a dimension of a tensor";
                         self.errors.at(ty, format!("a scalar cannot be `{other}`: {instead}"))
                     }
-                    _ => self.errors.at(ty, expected_param()),
+                    _ => self.errors.at(ty, no_param_type(&head.ident.to_string())),
                 };
             }
         };
@@ -143,7 +152,12 @@ impl Elaborator {
             Some(it) if it.ident == "Weight" => {
                 self.errors.at(ty, "only a parameter can be a `Weight`: write `Tensor`")
             }
-            _ => self.errors.at(ty, "expected `Tensor<element, extents..>`"),
+            Some(it) if similar::closest(&it.ident.to_string(), ["Tensor"]).is_some() => self
+                .errors
+                .at(ty, format!("`{}` is no type of a result: did you mean `Tensor`?", it.ident)),
+            _ => {
+                self.errors.at(ty, "expected `Tensor<element, extents..>`, as in `Tensor<f32, M>`")
+            }
         }
     }
 
@@ -152,12 +166,13 @@ impl Elaborator {
         let head = head(ty)?;
         let PathArguments::AngleBracketed(arguments) = &head.arguments else {
             let name = &head.ident;
-            return self.errors.at(ty, format!("expected `{name}<element, extents..>`"));
+            let message = format!("expected `{name}<element, extents..>`, as in `{name}<f32, M>`");
+            return self.errors.at(ty, message);
         };
         let mut arguments = arguments.args.iter();
         let dtype = match arguments.next() {
             Some(first) => self.element_type(first),
-            None => self.errors.at(ty, format!("the element type is missing (one of {DTYPES})")),
+            None => self.errors.at(ty, "the element type is missing: write `Tensor<f32, ..>`"),
         };
         let extents: Vec<Option<Poly>> = arguments.map(|it| self.extent(it)).collect();
         let shape: Option<Vec<Poly>> = extents.into_iter().collect();
@@ -175,10 +190,15 @@ impl Elaborator {
             GenericArgument::Type(ty) => head(ty).map(|it| it.ident.to_string()),
             _ => None,
         };
-        match name.as_deref().map(str::parse) {
-            Some(Ok(dtype)) => Some(dtype),
-            _ => self.errors.at(argument, format!("expected an element type (one of {DTYPES})")),
+        let name = name.unwrap_or_else(|| argument.to_token_stream().to_string());
+        if let Ok(dtype) = name.parse() {
+            return Some(dtype);
         }
+        if self.options.dims.iter().any(|it| it.ident == name) {
+            let message = format!("the element type is missing: write `Tensor<f32, {name}>`");
+            return self.errors.at(argument, message);
+        }
+        self.errors.at(argument, no_element_type(&name))
     }
 
     /// One extent: a dimension, an integer, or `{ an expression of those }`; at least 1.
@@ -192,7 +212,9 @@ impl Elaborator {
                 match self.lookup(&name) {
                     Some(Binding::Value(value)) => value.clone(),
                     Some(_) => {
-                        let message = format!("`{name}` is a parameter, not a dimension");
+                        let message = format!(
+                            "`{name}` is a parameter, not a dimension: declare one in `dims(..)`"
+                        );
                         return self.errors.at(argument, message);
                     }
                     None => {
@@ -206,7 +228,11 @@ impl Elaborator {
                 return self.errors.at(tuple, message);
             }
             GenericArgument::Const(expr) => self.expr(expr)?,
-            _ => return self.errors.at(argument, "expected an extent: `M`, `64` or `{ M * 2 }`"),
+            _ => {
+                return self
+                    .errors
+                    .at(argument, "expected an extent, as in `M`, `64` or `{ M * 2 }`");
+            }
         };
         let Some(poly) = value.as_index() else {
             return self.errors.at(argument, "an extent is made of integers and dimensions");
@@ -218,8 +244,13 @@ impl Elaborator {
     }
 }
 
-fn expected_param() -> String {
-    format!("expected `Tensor<element, extents..>`, `Weight<..>` or a scalar type ({DTYPES})")
+const EXPECTED_PARAM: &str =
+    "expected `Tensor<f32, M, N>`, `Weight<f32, N>`, or a scalar type such as `f32`";
+
+/// The message for a type that no parameter has.
+fn no_param_type(name: &str) -> String {
+    let meant = similar::suggestion(name, ["Tensor", "Weight"]).or_else(|| element_type(name));
+    meant.map_or_else(|| EXPECTED_PARAM.to_owned(), |it| format!("`{name}` is no type here{it}"))
 }
 
 /// The last segment of a path type: `Tensor<..>` in `tvmtune_runtime::Tensor<..>`.

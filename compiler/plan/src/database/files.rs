@@ -16,7 +16,13 @@ pub(super) fn file_of(dir: &Path, record: &Record) -> PathBuf {
     let DeviceKey(device) = &record.device;
     let id = &record.workload[..ID_DIGITS.min(record.workload.len())];
     // Windows allows no colon.
-    dir.join(&record.name).join(format!("{id}.{}.toml", device.replace(':', "_")))
+    dir.join(folder_name(&record.name)).join(format!("{id}.{}.toml", device.replace(':', "_")))
+}
+
+/// Returns the name of the folder of a program: `layers.linear` for `layers::linear`, since Windows
+/// allows no colon.
+pub fn folder_name(program: &str) -> String {
+    program.replace("::", ".")
 }
 
 pub(super) fn read(path: &Path) -> Result<Record, DatabaseError> {

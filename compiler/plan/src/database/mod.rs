@@ -36,6 +36,7 @@ use files::{ID_DIGITS, check_identity, file_of, files_in, folders_in, read};
 pub use crate::record::Tier;
 pub use artifact::{Files, ImageFile, Images};
 pub use error::DatabaseError;
+pub use files::folder_name;
 pub use lookup::{Choice, Lookup, StoredRecord, device_distance};
 pub use package::PackageCache;
 pub use store::{Cache, CacheUse, SearchDirs, Store, StoreKind};
@@ -79,7 +80,7 @@ impl Database {
         let mut lookup = Lookup::default();
         for store in &self.stores {
             let prefix = format!("{}.", &workload[..ID_DIGITS.min(workload.len())]);
-            let mut paths = files_in(&store.dir.join(name), &prefix);
+            let mut paths = files_in(&store.dir.join(folder_name(name)), &prefix);
             if paths.is_empty() {
                 paths =
                     folders_in(&store.dir).iter().flat_map(|it| files_in(it, &prefix)).collect();

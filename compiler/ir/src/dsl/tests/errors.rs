@@ -44,12 +44,12 @@ fn all_errors_come_at_once_and_none_comes_of_another() {
             let h = compute(|i, j| sum(0..K, |k| x[[i, k, 0]] * wt[[j, k]] + foo(x[[i, k]]) + w[[j, k]]) + b[[j]]);
             compute(|i, j| h[[i, j]] + h[[i]])
         }"), @r#"
-    2 | bucket => unknown option `bucket`; expected `dims(..)`, `buckets(..)`, `accum = ..`, `tol(rel = .., abs = ..)` or `crate = ..`
-    3 | f23 => expected an element type (one of f32, f16, bf16, f64, i8, u8, i32, i64, bool)
-    3 | & => no `&`: a tensor is named by its type alone
-    4 | [i, k, 0] => `x` has rank 2, but 3 indices were given
-    4 | wt => cannot find tensor `wt`
-    4 | foo => `foo` is not a tvmtune intrinsic (available: abs, all, any, argmax, argmin, ceil, clamp, cos, erf, exp, floor, gelu, gelu_tanh, ln, max, mean, min, mul_add, pow, powf, powi, prod, relu, round, round_ties_even, rsqrt, sigmoid, silu, sin, sqrt, sum, tanh, tf32)
+    2 | bucket => unknown option `bucket`: did you mean `buckets`?
+    3 | f23 => `f23` is not an element type: did you mean `f32`?
+    3 | & => no `&`: a tensor is named by its type alone, as in `Tensor<f32, M>`
+    4 | [i, k, 0] => `x` has rank 2, but 3 indices were given: write `x[[i, j]]`
+    4 | wt => cannot find tensor `wt`: declare a parameter, or compute it before (known: `x`)
+    4 | foo => `foo` is not a tvmtune intrinsic, and functions of the crate are not called in a program: write its expression here, with `let` for parts of it (available: abs, all, any, argmax, argmin, ceil, clamp, cos, erf, exp, floor, gelu, gelu_tanh, ln, max, mean, min, mul_add, pow, powf, powi, prod, relu, round, round_ties_even, rsqrt, sigmoid, silu, sin, sqrt, sum, tanh, tf32)
     "#);
 }
 
@@ -62,20 +62,20 @@ fn options() {
             tol(rel = 1), targets(cpu),
         )]
         fn f(x: Tensor<f32, C, D>) -> Tensor<f32, C> { compute(|c| x[[c, 0]]) }"), @r#"
-    3 | 0..=64 => extents are at least 1; `M` could be 0
-    3 | N => dimension `N` is declared twice
-    3 | 16.0 => expected an integer
+    3 | 0..=64 => extents are at least 1, and `M` could be 0: write `M = 1..=64`
+    3 | N => dimension `N` is declared twice: remove one
+    3 | 16.0 => expected an integer, as in `64`
     3 | 1.. => a dynamic dimension needs both ends, as in `1..=512`
-    3 | 9..=8 => no extent is in this range of `B`
+    3 | 9..=8 => no extent is in this range of `B`: write `B = 8..=9`
+    3 | 1..9 => a range of extents includes its end: write `D = 1..=9`, or `D = 1..=8` if 9 is not among them
     3 | 99999999999 => extents are at most 2147483647
-    3 | Z => expected an integer or a dimension declared before
-    4 | N => `N` is fixed: only ranges have buckets
-    4 | D => buckets are upper ends in ascending order
-    4 | f16 => cannot accumulate in `f16`; expected `f32` or `f64` (integers accumulate in their own type: cast them in the body)
+    3 | Z => `Z` is no dimension declared before; constants are not known here: write the number
+    4 | N => `N` is fixed, and only ranges have buckets: remove them, or declare `N = 1..=8`
+    4 | f16 => cannot accumulate in `f16`: write `accum = f32` or `accum = f64` (integers accumulate in their own type: cast them in the body)
     4 | -1 => expected a number that is not negative, as in `1e-3`
-    4 | foo => unknown tolerance `foo`; expected `rel` or `abs`
-    5 | tol => option `tol` is given twice
-    5 | targets => unknown option `targets`; expected `dims(..)`, `buckets(..)`, `accum = ..`, `tol(rel = .., abs = ..)` or `crate = ..`
+    4 | foo => unknown tolerance `foo`: write `rel = 1e-3` or `abs = 1e-4`
+    5 | tol => option `tol` is given twice: remove one
+    5 | targets => unknown option `targets`; expected `dims(..)`, `buckets(..)`, `types(..)`, `accum = ..`, `tol(rel = .., abs = ..)` or `crate = ..`
     "#);
     insta::assert_snapshot!(errors("
         #[autotune(dims(M = 1..=64) tol(rel = 1))]
@@ -85,10 +85,8 @@ fn options() {
     insta::assert_snapshot!(errors("
         #[autotune(dims(M = 1..=64), buckets(M = [32, 128], T = [1]))]
         fn f(x: Tensor<f32, M, T>, y: Tensor<f32, T>) -> Tensor<f32, { M - 1 }> { compute(|c| x[[c, 0]]) }"), @r#"
-    2 | M => `M` is in 1..=64; a bucket ends outside
-    2 | T => dimension `T` is not declared; add it to `dims(..)` (declared: `M`)
-    3 | T => dimension `T` is not declared; add it to `dims(..)` (declared: `M`)
-    3 | T => dimension `T` is not declared; add it to `dims(..)` (declared: `M`)
+    2 | M => `M` is in 1..=64, and a bucket ends at 128: write upper ends in that range
+    2 | T => dimension `T` is not declared: add it to `dims(..)`, as `T = 64`, or `T = 1..=64` if a launch decides (declared: `M`)
     3 | { M - 1 } => an extent is at least 1, and this may be less
     "#);
 }
@@ -98,7 +96,7 @@ fn a_dynamic_dimension_is_found_in_a_parameter() {
     insta::assert_snapshot!(errors("
         #[autotune(dims(M = 1..=64, N = 1..=4))]
         fn f(x: Tensor<f32, M, { N * 2 }>) -> Tensor<f32, M> { compute(|c| x[[c, 0]]) }"), @r#"
-    2 | N => no parameter has a dimension of extent `N`, so a launch cannot know it
+    2 | N => no parameter has a dimension of extent `N`, so a launch cannot know it: write `N` alone as an extent of one
     "#);
 }
 
@@ -111,23 +109,23 @@ fn signatures() {
             w: Tensor<f32, (M, M)>, a: Tensor<f32, x>, b: Tensor<f32, { 1 - 1 }>, c: Tensor<f32, 'static>,
             d: Tensor<f32, M, 100000000, 100000000>,
         ) -> Weight<f32, M> where T: Copy { compute(|i| x[[i]] + z + b[[i]]) }"), @r#"
-    3 | const => an autotuned function cannot be `const`
-    3 | async => an autotuned function cannot be `async`: launches are queued anyway
+    3 | const => an autotuned function cannot be `const`: remove it
+    3 | async => an autotuned function cannot be `async`, and launches are queued anyway: remove `async`
     3 | unsafe => an autotuned function is safe: remove `unsafe`
-    3 | extern "C" => an autotuned function cannot be `extern`
-    3 | T: Copy => an autotuned function cannot be generic: element types are named, dimensions go into `dims(..)`
-    4 | self => an autotuned function has no `self`
-    4 | mut y => expected a plain name for this parameter
-    4 | Vec<f32> => expected `Tensor<element, extents..>`, `Weight<..>` or a scalar type (f32, f16, bf16, f64, i8, u8, i32, i64, bool)
-    4 | x => the name `x` is already taken by a dimension or parameter
+    3 | extern "C" => an autotuned function cannot be `extern`: remove it
+    3 | T: Copy => an autotuned function has no generics: write element types as `types(T in [f32, bf16])` in the attribute, and extents as `dims(..)`
+    4 | self => an autotuned function has no `self`: move it out of the `impl`, and pass tensors as parameters
+    4 | mut y => expected a plain name for this parameter, as in `x: Tensor<f32, M>`
+    4 | Vec<f32> => expected `Tensor<f32, M, N>`, `Weight<f32, N>`, or a scalar type such as `f32`
+    4 | x => the name `x` is already taken by a dimension or parameter: rename one of them
     4 | usize => a scalar cannot be `usize`: use `i64`, or a dimension of a tensor
     4 | f16 => a scalar cannot be f16: pass it as `f32`
-    4 | Tensor => expected `Tensor<element, extents..>`
-    4 | M => expected an element type (one of f32, f16, bf16, f64, i8, u8, i32, i64, bool)
+    4 | Tensor => expected `Tensor<element, extents..>`, as in `Tensor<f32, M>`
+    4 | M => the element type is missing: write `Tensor<f32, M>`
     5 | (M, M) => extents are listed one by one: `Tensor<f32, M, N>`
-    5 | x => `x` is a parameter, not a dimension
+    5 | x => `x` is a parameter, not a dimension: declare one in `dims(..)`
     5 | { 1 - 1 } => an extent is at least 1, and this may be less
-    5 | 'static => expected an extent: `M`, `64` or `{ M * 2 }`
+    5 | 'static => expected an extent, as in `M`, `64` or `{ M * 2 }`
     6 | Tensor<f32, M, 100000000, 100000000> => this tensor could have more than 2^40 elements
     7 | Weight<f32, M> => only a parameter can be a `Weight`: write `Tensor`
     7 | where T: Copy => an autotuned function has no `where` clause
@@ -198,37 +196,64 @@ fn names_and_ranks() {
         "let s = 2.0;
          compute(|i, j| x + y[[i]] + eps[[0]] + x[[i]] + x[i] + x[i][j] + x[(i, j)] + s[[i]] + q + T as f32 + x[[]])"), @r#"
     4 | x => `x` is a tensor: read an element, as in `x[[i, j]]`
-    4 | y => cannot find tensor `y`
-    4 | eps => `eps` is one number, not a tensor
-    4 | [i] => `x` has rank 2, but 1 index was given
-    4 | i => indices stand in double brackets, as in `x[[i, j]]`
-    4 | x[i][j] => indices stand in one pair of double brackets: `x[[i, j]]`
-    4 | (i, j) => indices stand in double brackets, as in `x[[i, j]]`
-    4 | s => `s` is one number, not a tensor
-    4 | q => cannot find `q` in this program
-    4 | T => dimension `T` is not declared; add it to `dims(..)` (declared: `M`, `K`)
-    4 | [] => `x` has rank 2, but 0 indices were given
+    4 | y => cannot find tensor `y`: declare a parameter, or compute it before (known: `n`, `h`, `x`)
+    4 | eps => `eps` is one number, not a tensor: write `eps`
+    4 | [i] => `x` has rank 2, but 1 index was given: write `x[[i, j]]`
+    4 | i => indices stand in double brackets: write `x[[i]]`
+    4 | x[i][j] => indices stand in one pair of double brackets: write `x[[i, j]]`
+    4 | (i, j) => indices stand in double brackets: write `x[[i, j]]`
+    4 | s => `s` is one number, not a tensor: write `s`
+    4 | q => cannot find `q` in this program: bind it with `let`, or pass it
+    4 | T => dimension `T` is not declared: add it to `dims(..)`, as `T = 64`, or `T = 1..=64` if a launch decides (declared: `M`, `K`)
+    4 | [] => `x` has rank 2, but 0 indices were given: write `x[[i, j]]`
     "#);
     insta::assert_snapshot!(body("(Tensor<f32, M, K>, Tensor<f32, M>, Tensor<f32, M, K>, Tensor<f32, M, K>)",
         "let a = compute(|i, j| x[[i, j]]);
          (a, a, x, compute(|i| x[[i, 0]]))"), @r#"
-    4 | a => `a` is `Tensor<f32, M, 8>`, but the result is declared `Tensor<f32, M>`
-    4 | x => `x` is a parameter; a result is computed
-    4 | |i| => this closure takes 1 axis, but the tensor has rank 2
+    4 | a => `a` is `Tensor<f32, M, 8>`, but the result is declared `Tensor<f32, M>`: declare what it is, or compute it with axes in that order and convert with `as f32`
+    4 | x => `x` is a parameter, and a result is computed: write `compute(|i, j| x[[i, j]])`
+    4 | |i| => this closure takes 1 axis, but the tensor has rank 2: write `|i, j| ..`
     "#);
     insta::assert_snapshot!(body("(Tensor<f32, M, K>, Tensor<f32, M>)", "compute(|i, j| x[[i, j]])"), @r#"
-    3 | compute(|i, j| x[[i, j]]) => the function declares 2 results, but returns 1
+    3 | compute(|i, j| x[[i, j]]) => the function declares 2 results, but returns 1: return a tuple of 2, as in `(a, b)`
     "#);
     insta::assert_snapshot!(body("Tensor<f32, M>", "let a = compute(|i| x[[i, 0]]); let b = a; a;"), @r#"
     3 | a => `a` is a tensor: read an element, as in `a[[i]]`
-    3 | a; => this value is not used: bind it with `let`, or remove it
-    4 | } => the function ends in its results, with no `;`: `compute(..)`, the name of a computed tensor, or a tuple of those
+    3 | ; => the function ends in its results: remove this `;`
     "#);
     insta::assert_snapshot!(body("Tensor<f32, M>",
         "let a: Tensor<f16, K> = compute(|i| x[[0, i]]); let b: f16 = compute(|i| x[[0, i]]); a"), @r#"
-    3 | f16 => expected `Tensor<element, extents..>`
-    3 | a => `a` is `Tensor<f16, 8>`, but the result is declared `Tensor<f32, M>`
+    3 | f16 => expected `Tensor<element, extents..>`, as in `Tensor<f32, M>`
+    3 | a => `a` is `Tensor<f16, 8>`, but the result is declared `Tensor<f32, M>`: declare what it is, or compute it with axes in that order and convert with `as f32`
     "#);
+}
+
+/// The errors of a program over `x: f32[M, 8]` and `w: f32[16, 8]` whose result is `f32[M, 16]`.
+fn product(body: &str) -> String {
+    errors(&format!(
+        "#[autotune(dims(M = 1..=64, N = 16, K = 8))]
+         fn f(x: Tensor<f32, M, K>, w: Weight<f32, N, K>) -> Tensor<f32, M, N> {{
+             {body}
+         }}"
+    ))
+}
+
+#[test]
+fn axes_in_another_order_than_the_result_are_one_error() {
+    insta::assert_snapshot!(product("compute(|j, i| sum(0..K, |k| x[[i, k]] * w[[j, k]]))"), @r#"
+    3 | |j, i| => the axes `j, i` cover [16, M], but the result is declared [M, 16]: write `|i, j| ..`, or declare [16, M]
+    "#);
+    insta::assert_snapshot!(product("let y = compute(|j, i| x[[i, 0]] * w[[j, 0]] + q[[i]]); y"), @r#"
+    3 | |j, i| => the axes `j, i` cover [16, M], but the result is declared [M, 16]: write `|i, j| ..`, or declare [16, M]
+    3 | q => cannot find tensor `q`: declare a parameter, or compute it before (known: `w`, `x`)
+    "#);
+    // The second read is out of bounds for another reason, and the axes are in order.
+    insta::assert_snapshot!(product("compute(|i, j| x[[i, 0]] * w[[j, 8]])"), @r#"
+    3 | 8 => index `8` ranges over 8..=8, but `w` has extent 8 there: use `.get(..).unwrap_or(..)`
+    "#);
+    // What is proven in bounds is in no wrong order.
+    let guarded = "compute(|j, i| if i < M && j < N { x[[i, 0]] * w[[j, 0]] } else { 0.0 })";
+    assert_eq!(product(guarded), "nothing is wrong");
 }
 
 #[test]
@@ -260,7 +285,7 @@ fn types_that_do_not_go_together() {
     insta::assert_snapshot!(body("Tensor<i8, M>",
         "compute(|i| 300 + (n[[i]] as bool) as i8 + 1u7 + (true as f32) as i8 + 300i8 + -128i8 + -true)"), @r#"
     3 | n[[i]] as bool => a number is no truth value: compare it, as in `x != 0`
-    3 | 1u7 => `u7` is not an element type
+    3 | 1u7 => `u7` is not an element type: did you mean `u8`?
     3 | true as f32 => a truth value becomes a float by choice: `if c { 1.0 } else { 0.0 }`
     3 | 300i8 => 300 does not fit into i8
     3 | -true => `-` applies to numbers; `!` negates a condition
@@ -272,9 +297,9 @@ fn types_that_do_not_go_together() {
     3 | n[[i]] => expected f32, found i32: convert it with `as f32`
     "#);
     insta::assert_snapshot!(body("Tensor<f32, M>", "compute(|i| x[[i, 0.0]] + x[[i, eps]] + x[[i, i > 0]])"), @r#"
-    3 | 0.0 => an index is an integer, not a float
-    3 | eps => an index is an integer, not f32
-    3 | i > 0 => an index is an integer, not bool
+    3 | 0.0 => an index is an integer, not a float: write it without a point
+    3 | eps => an index is an integer, not f32: convert it with `as i64`
+    3 | i > 0 => an index is an integer, not bool: convert it with `as i64`
     "#);
 }
 
@@ -287,17 +312,17 @@ fn calls() {
     3 | exp() => `exp` takes 1 value, not 0
     3 | exp(1.0, 2.0) => `exp` takes 1 value, not 2
     3 | max(x[[i, 0]]) => `max` takes 2 values, not 1
-    3 | foo => `foo` is not a tvmtune intrinsic (available: abs, all, any, argmax, argmin, ceil, clamp, cos, erf, exp, floor, gelu, gelu_tanh, ln, max, mean, min, mul_add, pow, powf, powi, prod, relu, round, round_ties_even, rsqrt, sigmoid, silu, sin, sqrt, sum, tanh, tf32)
+    3 | foo => `foo` is not a tvmtune intrinsic, and functions of the crate are not called in a program: write its expression here, with `let` for parts of it (available: abs, all, any, argmax, argmin, ceil, clamp, cos, erf, exp, floor, gelu, gelu_tanh, ln, max, mean, min, mul_add, pow, powf, powi, prod, relu, round, round_ties_even, rsqrt, sigmoid, silu, sin, sqrt, sum, tanh, tf32)
     3 | x.get([i, 0]) => a `.get([..])` is followed by `.unwrap_or(value)`
     3 | x.get(i) => indices stand in brackets, as in `x.get([i, j])`
     4 | x.get([i, 0]).unwrap() => expected `x.get([..]).unwrap_or(value)`
     4 | n[[i]] => `powi` takes a literal of at most 64; use `powf`
     4 | 99 => `powi` takes a literal of at most 64; use `powf`
     4 | compute => a tensor is defined in a statement of its own: `let t = compute(..);`
-    5 | (|a| a) => expected the name of an intrinsic
-    5 | std::f32::exp => expected the name of an intrinsic
-    5 | ::<f32> => there are no generics here
-    5 | f32::FOO => this path is not part of the language; constants are written as `f32::INFINITY`, `i32::MAX` or `f32::consts::PI`
+    5 | (|a| a) => expected the name of an intrinsic, as in `exp(x)`
+    5 | std::f32::exp => expected the name of an intrinsic, as in `exp(x)`
+    5 | ::<f32> => there are no generics here: remove the `::<..>`
+    5 | f32::FOO => `f32::FOO` is not part of the language; constants are written as `f32::INFINITY`, `i32::MAX` or `f32::consts::PI`
     5 | 1 => expected f32, found an integer: write `1.0`
     "#);
 }
@@ -320,10 +345,10 @@ fn rust_that_is_not_part_of_the_language() {
              while true {}
              f + g + k + loop {} + vec![1.0] + return 1.0 + (i ^ 1) as f32 + (i & 1) as f32 + (i << 1) as f32
          })"), @r#"
-    3 | mut a => `let` binds one name, for good: no `mut`, no patterns
-    4 | (b, c) => `let` binds one name, for good: no `mut`, no patterns
+    3 | mut a => `let` binds one name, for good: no `mut`, no patterns; sums are `sum(0..K, |k| ..)`
+    4 | (b, c) => `let` binds one name, for good: no `mut`, no patterns; sums are `sum(0..K, |k| ..)`
     5 | let d; => a `let` needs a value
-    6 | Some(e) => `let` binds one name, for good: no `mut`, no patterns
+    6 | Some(e) => `let` binds one name, for good: no `mut`, no patterns; sums are `sum(0..K, |k| ..)`
     7 | use std::fmt; => only `let` statements stand before a value
     8 | println!(""); => macros are not part of the language
     9 | a + b; => this value is not used: bind it with `let`, or remove it
@@ -365,9 +390,9 @@ fn rust_expressions_that_are_not_part_of_the_language() {
              loop { y }
          })"), @r#"
     5 | y += 1.0; => nothing can be assigned: bind a new name with `let`
-    6 | if => an `if` needs an `else`: every element has a value
+    6 | if => an `if` needs an `else`, since every element has a value: write `else { 0.0 }`, say
     7 | let 1 = i => patterns are not part of the language: compare instead
-    8 | "a" => expected a number or a truth value
+    8 | "a" => expected a number or a truth value, as in `1.0` or `true`
     9 | 0..3 => a range stands only as the first argument of a reduction
     10 | |j| j => a closure stands only in `compute(..)` or a reduction
     11 | x.len => there are no fields here

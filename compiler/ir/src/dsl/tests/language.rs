@@ -2,7 +2,7 @@
 
 use super::errors::render;
 use crate::dag::verify;
-use crate::dsl::{attribute, build, call, parse, reduce};
+use crate::dsl::{attribute, build, call, for_each_instance, instances, parse, reduce};
 
 const PAGE: &str = include_str!("../../../../../docs/language.md");
 
@@ -18,12 +18,16 @@ fn every_program_on_the_page_is_right() {
         for item in syn::parse_file(&block).unwrap().items {
             let syn::Item::Fn(function) = item else { panic!("only functions: {block}") };
             let options = attribute(&function).unwrap().unwrap();
-            let program = match parse(options, &function) {
-                Ok(program) => program,
+            let programs = instances(options, &function)
+                .and_then(|all| for_each_instance(&all, |it| parse(it.options.clone(), &it.item)));
+            let programs = match programs {
+                Ok(programs) => programs,
                 Err(error) => panic!("{}", render(&block, error)),
             };
-            assert_eq!(verify(&build(&program).unwrap()), []);
-            n_programs += 1;
+            for program in &programs {
+                assert_eq!(verify(&build(program).unwrap()), []);
+            }
+            n_programs += programs.len();
         }
     }
     assert!(n_programs >= 10, "{n_programs} programs");

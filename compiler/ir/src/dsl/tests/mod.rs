@@ -3,6 +3,7 @@
 mod errors;
 mod fuzz;
 mod identity;
+mod instances;
 mod language;
 mod reductions;
 mod values;

@@ -14,6 +14,10 @@
 //! per_kernel = "20s"
 //! total = "10m"                  # for all of the crate
 //! ```
+//!
+//! `docs/configuration.md` describes each key for users.
+
+mod keys;
 
 use std::path::Path;
 use std::str::FromStr;
@@ -25,6 +29,8 @@ use tvmtune_ir::target::gpu::Arch;
 use tvmtune_plan::record::SearchLimits;
 
 pub use crate::error::ConfigError;
+pub use keys::keys;
+
 use crate::error::{Error, ErrorKind};
 
 /// The file's name, beside `Cargo.toml`.
@@ -117,7 +123,9 @@ impl Config {
     }
 
     fn parse(text: &str) -> Result<Self, ConfigError> {
-        let config: Config = toml::from_str(text).map_err(|it| ConfigError::Toml(Box::new(it)))?;
+        let invalid =
+            |error| ConfigError::Toml { error: Box::new(error), meant: keys::meant(text) };
+        let config: Config = toml::from_str(text).map_err(invalid)?;
         match config.schema {
             Some(schema) if schema > SCHEMA => {
                 Err(ConfigError::Newer { schema, supported: SCHEMA })
@@ -203,7 +211,10 @@ impl FromStr for Span {
 }
 
 fn span<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
-    let text = String::deserialize(deserializer)?;
+    let text = match toml::Value::deserialize(deserializer)? {
+        toml::Value::String(text) => text,
+        other => other.to_string(),
+    };
     Ok(Some(text.parse::<Span>().map_err(serde::de::Error::custom)?.0))
 }
 
@@ -281,7 +292,9 @@ mod tests {
             assert!(message.contains(expected), "{message}");
         };
         check("[budget]\ntrails = 8", "unknown field `trails`");
+        check("[budget]\ntrails = 8", "did you mean `trials`?");
         check("[budget]\ntotal = \"soon\"", "`soon` is no length of time");
+        check("[budget]\ntotal = 600", "`600` is no length of time");
         check("[policy]\nrequire = [\"sse\"]", "`sse` is no instruction set");
         check("[targets]\ncuda = [\"sm_91\"]", "`sm_91` is no architecture; expected `native` or");
         check("schema = 2", "schema 2 is newer than 1");
