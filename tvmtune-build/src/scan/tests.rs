@@ -69,9 +69,10 @@ fn what_the_configuration_leaves_out_is_left_out() {
     let text = "
         #[cfg(target_os = \"macos\")] #[autotune] fn elsewhere() {}
         #[cfg(target_os = \"macos\")] mod gone;
-        #[cfg(test)] mod tests { #[autotune] fn maybe() {} }
+        #[cfg(target_os = \"linux\")] #[autotune] fn here() {}
+        #[cfg(test)] mod tests { #[autotune] fn where_the_macro_finds_it() {} }
     ";
-    check(&[("src/lib.rs", text)], &["maybe"], &["src/lib.rs"]);
+    check(&[("src/lib.rs", text)], &["here"], &["src/lib.rs"]);
 }
 
 #[test]
