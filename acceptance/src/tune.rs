@@ -75,6 +75,7 @@ pub fn run(folder: &Path, out: &Path, requested: &TuneOptions<'_>) -> Result<Exi
     let exclusive = Exclusive::acquire(&cache, &target.key(), PATIENCE)?;
     let total = requested.budget.saturating_sub(TIMING_DURATION * benchmarks.len() as u32);
     let options = Options {
+        device: target.into(),
         targets: vec![target.into()],
         nvrtc: Some(nvrtc),
         budget: Budget { trials: requested.trials, per_task: total, total },

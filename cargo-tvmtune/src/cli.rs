@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use tvmtune_build::config::Span;
-use tvmtune_ir::target::Platform;
 use tvmtune_ir::target::gpu::GpuTarget;
+use tvmtune_ir::target::{Isa, Platform};
 
 /// Tunes the kernels of a crate, and looks after what was found.
 #[derive(Debug, Parser)]
@@ -62,12 +62,48 @@ pub(crate) struct Selection {
     /// The manifest of the workspace or package
     #[arg(long, value_name = "PATH")]
     pub(crate) manifest_path: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) features: Features,
+}
+
+/// The features of packages, as cargo takes them: kernels behind others are left out.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct Features {
+    /// Features to enable, beside the default ones
+    #[arg(short = 'F', long, value_name = "FEATURES", value_delimiter = ',')]
+    pub(crate) features: Vec<String>,
+    /// Enable all features
+    #[arg(long)]
+    pub(crate) all_features: bool,
+    /// Enable no default features
+    #[arg(long)]
+    pub(crate) no_default_features: bool,
+}
+
+impl Features {
+    /// Returns the names given, also those that share an argument.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        self.features.iter().flat_map(|it| it.split(' ')).filter(|it| !it.is_empty())
+    }
+}
+
+/// The selection of ranges and instruction sets.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct Variants {
+    /// Ranges that contain these extents, such as `M=16`
+    #[arg(long, value_name = "DIMS", value_delimiter = ',', value_parser = extent)]
+    pub(crate) bucket: Vec<(String, i64)>,
+    /// The instruction set, `avx512` or `avx2`, instead of the best of this machine
+    #[arg(long, value_name = "ISA", value_parser = isa)]
+    pub(crate) isa: Option<Isa>,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Tune {
     #[command(flatten)]
     pub(crate) selection: Selection,
+    #[command(flatten)]
+    pub(crate) variants: Variants,
     /// Candidates to measure for each kernel
     #[arg(long, value_name = "N")]
     pub(crate) trials: Option<u64>,
@@ -127,6 +163,8 @@ pub(crate) struct Watch {
 pub(crate) struct Bench {
     #[command(flatten)]
     pub(crate) selection: Selection,
+    #[command(flatten)]
+    pub(crate) variants: Variants,
     /// Time the schedules used when nothing was measured, instead
     #[arg(long)]
     pub(crate) default: bool,
@@ -205,6 +243,10 @@ pub(crate) struct Show {
     /// The manifest of the workspace or package
     #[arg(long, value_name = "PATH")]
     pub(crate) manifest_path: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) features: Features,
+    #[command(flatten)]
+    pub(crate) variants: Variants,
 }
 
 #[derive(Debug, Args)]
@@ -245,6 +287,13 @@ fn extent(text: &str) -> Result<(String, i64), String> {
     let parts = text.split_once('=').and_then(|(name, it)| Some((name, it.parse().ok()?)));
     let (name, extent) = parts.ok_or_else(|| "expected a dimension, such as M=128".to_owned())?;
     Ok((name.to_owned(), extent))
+}
+
+fn isa(name: &str) -> Result<Isa, String> {
+    match Platform::from_name(name) {
+        Some(Platform::Cpu(isa)) => Ok(isa),
+        _ => Err("expected avx512 or avx2".to_owned()),
+    }
 }
 
 fn platform(name: &str) -> Result<Platform, String> {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use tvmtune_build::cuda;
 use tvmtune_build::op::Op;
 use tvmtune_build::plan::{self, PlanTarget};
@@ -10,6 +10,7 @@ use tvmtune_build::report::TuningStatus;
 use tvmtune_ir::poly::Interval;
 use tvmtune_ir::target::{GpuTarget, Isa, Platform, Target};
 use tvmtune_plan::database::{CacheUse, Choice, Database, Lookup};
+use tvmtune_plan::device;
 use tvmtune_plan::record::{Bucket, Effort, SearchLimits};
 use tvmtune_schedule::Instruction;
 
@@ -68,6 +69,20 @@ pub(crate) fn for_each_device(
         }
     }
     Ok(Exit::Done)
+}
+
+/// Returns an instruction set that was asked for.
+///
+/// # Errors
+///
+/// If this machine does not run it.
+pub(crate) fn runnable(isa: Option<Isa>) -> Result<Option<Isa>> {
+    let isas = device::isas();
+    if let Some(isa) = isa.filter(|it| !isas.contains(it)) {
+        let names: Vec<&str> = isas.iter().map(|it| it.name()).collect();
+        bail!("this machine does not run {}; it runs {}", isa.name(), names.join(", "));
+    }
+    Ok(isa)
 }
 
 /// Returns the code of an op on a device, bucket by bucket; of a CPU, for some instruction sets.

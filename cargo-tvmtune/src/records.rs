@@ -10,6 +10,7 @@ use tvmtune_build::package::Package;
 use tvmtune_build::plan::{self, PlanTarget, Variant, VariantSpec};
 use tvmtune_build::report::TuningStatus;
 use tvmtune_build::tune::session;
+use tvmtune_ir::dag::Dim;
 use tvmtune_ir::poly::Interval;
 use tvmtune_ir::target::{GpuTarget, Target};
 use tvmtune_plan::database::{CacheUse, Database, Lookup};
@@ -101,6 +102,14 @@ pub(crate) fn realize_cuda<'a>(
 ) -> Option<cuda::Variant<'a>> {
     let sources = cuda::Sources { known: &lookup.images, compiler: None };
     cuda::realize(op, spec, &sources, &mut None)
+}
+
+/// Returns whether a bucket of an op contains these extents; dimensions that the op lacks do not count.
+pub(crate) fn contains(op: &Op, bucket: &[Interval], extents: &[(String, i64)]) -> bool {
+    let in_range = |(dim, range): (&Dim, &Interval)| {
+        extents.iter().all(|(name, it)| *name != dim.name || (range.lo..=range.hi).contains(it))
+    };
+    op.dag.dims.iter().zip(bucket).all(in_range)
 }
 
 /// Formats the ranges of a bucket: `M 17..=64`; a dash if nothing is dynamic.

@@ -1,6 +1,6 @@
 //! The packages and kernels that a command selects.
 
-use std::path::Path;
+use std::collections::BTreeSet;
 
 use anyhow::{Context, Result, bail};
 use cargo_metadata::{Metadata, MetadataCommand};
@@ -9,14 +9,31 @@ use tvmtune_build::package::Package;
 use tvmtune_build::scan::Cfg;
 use tvmtune_ir::similar;
 
-use crate::cli::Selection;
+use crate::cli::{Features, Selection};
 
-/// Loads the packages that a selection names, with the kernels that it names.
+/// Loads the packages that a selection names, with the kernels that it names, as far as its features
+/// have them.
 ///
 /// # Errors
 ///
-/// If cargo can't read the manifest, a package doesn't exist, or no kernel is left.
+/// If cargo can't read the manifest, a package or feature doesn't exist, or no kernel is left.
 pub(crate) fn packages(selection: &Selection) -> Result<Vec<Package>> {
+    load(selection, |package| Cfg::of_host().with_features(enabled(package, &selection.features)))
+}
+
+/// Loads the same packages with the kernels of any features.
+///
+/// # Errors
+///
+/// As those of [`packages`].
+pub(crate) fn packages_of_any_features(selection: &Selection) -> Result<Vec<Package>> {
+    load(selection, |_| Cfg::of_host())
+}
+
+fn load(
+    selection: &Selection,
+    cfg: impl Fn(&cargo_metadata::Package) -> Cfg,
+) -> Result<Vec<Package>> {
     let metadata = metadata(selection, Scope::Members)?;
     let is_member = |name: &String| metadata.packages.iter().any(|it| it.name.as_str() == name);
     // Dependencies are resolved only if one is named: their sources may have to be downloaded.
@@ -24,14 +41,15 @@ pub(crate) fn packages(selection: &Selection) -> Result<Vec<Package>> {
         true => metadata,
         false => self::metadata(selection, Scope::WithDependencies)?,
     };
-    let mut packages = Vec::new();
+    let (mut packages, mut features) = (Vec::new(), BTreeSet::new());
     for it in &metadata.packages {
         let asked = selection.package.iter().any(|name| it.name.as_str() == name);
         if asked || selection.package.is_empty() {
             let manifest_dir = it.manifest_path.parent().context("a manifest has a folder")?;
             let root = metadata.workspace_root.as_std_path();
-            let package = package(&it.name, manifest_dir.as_std_path(), root)?;
-            packages.push(package);
+            let package = Package::load(&it.name, manifest_dir.as_std_path(), Some(root), &cfg(it));
+            packages.push(package.with_context(|| format!("package `{}`", it.name))?);
+            features.extend(it.features.keys().cloned());
         }
     }
     for name in &selection.package {
@@ -43,6 +61,13 @@ pub(crate) fn packages(selection: &Selection) -> Result<Vec<Package>> {
                     "there is no package `{name}` here; `cargo metadata` lists those there are"
                 ),
             }
+        }
+    }
+    for name in selection.features.names() {
+        let name = name.rsplit('/').next().unwrap_or_default();
+        if !features.contains(name) {
+            let meant = similar::suggestion(name, features.iter().map(String::as_str));
+            bail!("no package here has a feature `{name}`{}", meant.unwrap_or_default());
         }
     }
     let names: Vec<String> = packages
@@ -72,9 +97,28 @@ fn is_selected(op: &Op, kernel: Option<&str>) -> bool {
     kernel.is_none_or(|it| if it.contains("::") { &op.path } else { function }.contains(it))
 }
 
-fn package(name: &str, manifest_dir: &Path, workspace_dir: &Path) -> Result<Package> {
-    let package = Package::load(name, manifest_dir, Some(workspace_dir), &Cfg::of_host());
-    package.with_context(|| format!("package `{name}`"))
+/// Returns the features of a package that are on, with those that they enable.
+fn enabled(package: &cargo_metadata::Package, asked: &Features) -> BTreeSet<String> {
+    if asked.all_features {
+        return package.features.keys().cloned().collect();
+    }
+    let of_package = |it: &str| match it.split_once('/') {
+        Some((name, feature)) => (package.name.as_str() == name).then(|| feature.to_owned()),
+        None => Some(it.to_owned()),
+    };
+    let mut open: Vec<String> = asked.names().filter_map(of_package).collect();
+    if !asked.no_default_features {
+        open.push("default".to_owned());
+    }
+    let mut enabled = BTreeSet::new();
+    while let Some(name) = open.pop() {
+        let Some(others) = package.features.get(&name) else { continue };
+        if enabled.insert(name) {
+            // `dep:name` and `name/feature` are about dependencies.
+            open.extend(others.iter().filter(|it| !it.contains([':', '/'])).cloned());
+        }
+    }
+    enabled
 }
 
 /// The packages of the metadata.

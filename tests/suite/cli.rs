@@ -3,6 +3,8 @@
 use std::fs;
 use std::path::Path;
 
+use tvmtune_ir::target::Isa;
+use tvmtune_plan::device;
 use tvmtune_plan::record::Record;
 use tvmtune_tests::nvrtc::nvrtc;
 use tvmtune_tests::sandbox::{SOURCE, Said, Sandbox, files, said};
@@ -216,8 +218,9 @@ fn kernels_of_one_name_are_told_apart_by_their_modules() {
     assert_eq!(names(&["status", "--json", "-k", "large::"]), ["large::scale", "shift"]);
     assert_eq!(names(&["status", "--json", "-k", "scale"]), ["small::scale", "large::scale"]);
     assert_eq!(names(&["bench", "--json", "-k", "small::"]), ["small::scale"]);
-    let tuned = names(&["tune", "--trials", "4", "--json", "-k", "scale"]);
-    assert_eq!(tuned, ["small::scale", "large::scale"]);
+    let mut tuned = names(&["tune", "--trials", "4", "--json", "-k", "scale"]);
+    tuned.sort();
+    assert_eq!(tuned, ["large::scale", "small::scale"]);
     let folder = |it: &std::path::PathBuf| {
         let folder = it.parent().and_then(|it| it.file_name()).expect("a folder");
         folder.to_string_lossy().into_owned()
@@ -226,4 +229,43 @@ fn kernels_of_one_name_are_told_apart_by_their_modules() {
     assert_eq!(folders, ["large.scale", "small.scale"]);
     let again = check(&sandbox, &["tune", "-k", "scale"], 0);
     assert!(again.out.contains("nothing to do"), "found by the same names: {again:?}");
+}
+
+#[test]
+fn ranges_instruction_sets_and_features_can_be_chosen() {
+    let source = format!(
+        "{SOURCE}
+        #[cfg(feature = \"extra\")]
+        #[autotune(dims(N = 8))]
+        pub fn extra(x: Tensor<f32, N>) -> Tensor<f32, N> {{ compute(|n| x[[n]] * 3.0) }}"
+    );
+    let sandbox = Sandbox::new("sandbox", &source);
+    let manifest = fs::read_to_string(sandbox.package().join("Cargo.toml")).expect("readable");
+    sandbox.write("Cargo.toml", &(manifest + "[features]\nmore = [\"extra\"]\nextra = []\n"));
+    let status = |arguments: &[&str]| check(&sandbox, &[&["status"], arguments].concat(), 0).out;
+    assert!(!status(&[]).contains("extra"), "it is off");
+    for features in [&["--features", "more"], &["--features", "sandbox/extra"]] {
+        assert!(status(features).contains("extra"), "{features:?}");
+    }
+    assert!(status(&["--all-features"]).contains("extra"));
+    let misspelt = check(&sandbox, &["status", "-F", "mor"], 2);
+    assert!(misspelt.err.contains("`mor`") && misspelt.err.contains("`more`"), "{misspelt:?}");
+
+    let tuned = check(&sandbox, &["tune", "--trials", "4", "--bucket", "M=9"], 0).out;
+    assert!(tuned.contains("M 9..=64") && !tuned.contains("M 1..=8"), "{tuned}");
+    let bench = check(&sandbox, &["bench", "--bucket", "M=64"], 0).out;
+    assert!(bench.contains("M 9..=64") && !bench.contains("M 1..=8"), "{bench}");
+    let shown = check(&sandbox, &["show", "scaled", "--isa", "avx2", "--bucket", "M=1"], 0).out;
+    assert!(shown.contains("== M 1..=8 on avx2") && !shown.contains("M 9..=64 on"), "{shown}");
+    let isas = device::isas();
+    if !isas.contains(&Isa::Avx512) {
+        let refused = check(&sandbox, &["tune", "--isa", "avx512"], 2);
+        assert!(refused.err.contains("does not run avx512"), "{refused:?}");
+    }
+    // What was asked for by name is of this machine, whatever it runs best.
+    check(&sandbox, &["tune", "--trials", "4", "--isa", "avx2"], 0);
+    let record = fs::read_to_string(&sandbox.records()[0]).expect("readable");
+    let best = device::detect().expect("it tuned").key();
+    assert!(record.contains(&format!("device = \"{best}\"")), "{record}");
+    assert!(record.contains("isa = \"avx2\""), "{record}");
 }

@@ -83,6 +83,7 @@ impl Machine {
 
     fn tune(&self, workloads: &[Workload], trials: u64) -> tune::Summary {
         let options = Options {
+            device: self.gpu.into(),
             targets: vec![self.gpu.into()],
             nvrtc: nvrtc::optional(),
             budget: Budget { trials, per_task: MINUTES, total: MINUTES },

@@ -64,6 +64,7 @@ impl Machine {
     pub(crate) fn options(&self, trials: u64) -> Options {
         let minute = Duration::from_secs(60);
         Options {
+            device: self.target.into(),
             targets: vec![self.target.into()],
             nvrtc: None,
             budget: Budget { trials, per_task: minute, total: minute },

@@ -315,7 +315,8 @@ fn path_of(error: &DatabaseError) -> Option<PathBuf> {
         DatabaseError::Io { path, .. }
         | DatabaseError::Record { path, .. }
         | DatabaseError::Artifact { path, .. }
-        | DatabaseError::Foreign { path, .. } => Some(path.clone()),
+        | DatabaseError::Foreign { path, .. }
+        | DatabaseError::NoFolder { path } => Some(path.clone()),
         DatabaseError::NoCache => None,
     }
 }

@@ -6,7 +6,7 @@ use serde::Serialize;
 use tvmtune_build::op::Op;
 use tvmtune_build::report::TuningStatus;
 use tvmtune_build::tune::session::OpBuckets;
-use tvmtune_ir::target::{Isa, Target};
+use tvmtune_ir::target::{CpuTarget, Isa, Target};
 use tvmtune_space::default;
 use tvmtune_tuner::cost::work::Work;
 use tvmtune_tuner::measure::{Exclusive, WorkerCommand};
@@ -15,7 +15,7 @@ use tvmtune_tuner::tune::{self, Bucket};
 
 use crate::Exit;
 use crate::cli::Bench;
-use crate::device_plan::{self, LOCK_LIMIT, PlannedVariant, for_each_device};
+use crate::device_plan::{self, LOCK_LIMIT, PlannedVariant, for_each_device, runnable};
 use crate::records;
 use crate::render::{Table, latency};
 
@@ -71,13 +71,19 @@ pub(crate) fn run(arguments: &Bench) -> Result<Exit> {
                 }
             };
             let isas: Vec<Isa> = match device {
-                Target::Cpu(cpu) => vec![cpu.isa],
+                Target::Cpu(cpu) => vec![runnable(arguments.variants.isa)?.unwrap_or(cpu.isa)],
                 Target::Gpu(_) => Vec::new(),
             };
+            let target = match (device, isas.first()) {
+                (Target::Cpu(cpu), Some(isa)) => CpuTarget { isa: *isa, ..cpu }.into(),
+                (device, _) => device,
+            };
             for (op, lookup) in records.ops() {
-                for it in device_plan::variants(op, lookup, device, &isas, records.limits()) {
-                    match time_side_by_side(op, &it, device, &exclusive) {
-                        Ok(timings) => rows.push(row(op, &it, &timings, shown)),
+                let variants = device_plan::variants(op, lookup, device, &isas, records.limits());
+                let extents = &arguments.variants.bucket;
+                for it in variants.iter().filter(|it| records::contains(op, it.bucket, extents)) {
+                    match time_side_by_side(op, it, target, &exclusive) {
+                        Ok(timings) => rows.push(row(op, it, &timings, shown)),
                         Err(why) => eprintln!("warning: {} was not timed: {why}", op.name()),
                     }
                 }

@@ -49,16 +49,6 @@ struct Job<'a> {
     bucket: &'a [Interval],
 }
 
-impl Job<'_> {
-    /// Tells if its bucket contains these extents.
-    fn contains(&self, extents: &[(String, i64)]) -> bool {
-        let in_range = |(dim, range): (&Dim, &Interval)| {
-            extents.iter().all(|(name, it)| *name != dim.name || (range.lo..=range.hi).contains(it))
-        };
-        self.op.dag.dims.iter().zip(self.bucket).all(in_range)
-    }
-}
-
 pub(crate) fn run(arguments: &Compile) -> Result<Exit> {
     let packages = workspace::packages(&arguments.selection)?;
     let nvrtc = match Nvrtc::get() {
@@ -73,7 +63,8 @@ pub(crate) fn run(arguments: &Compile) -> Result<Exit> {
     }
     let ops = packages.iter().flat_map(|it| &it.ops);
     let jobs = ops.flat_map(|op| op.buckets.iter().map(move |bucket| Job { op, bucket }));
-    let jobs: Vec<Job<'_>> = jobs.filter(|it| it.contains(&arguments.at)).collect();
+    let jobs: Vec<Job<'_>> =
+        jobs.filter(|it| records::contains(it.op, it.bucket, &arguments.at)).collect();
     let compiler = Compiler::new(nvrtc, None);
     let (mut lines, mut n_failed) = (Vec::new(), 0);
     for result in on_all_cores(&jobs, |it| compile(it, &compiler, arguments)) {

@@ -12,7 +12,7 @@ use crate::render::count;
 use crate::{Exit, workspace};
 
 pub(crate) fn run(arguments: &Gc) -> Result<Exit> {
-    let packages = workspace::packages(&arguments.selection)?;
+    let packages = workspace::packages_of_any_features(&arguments.selection)?;
     let orphans: Vec<PathBuf> = packages.iter().flat_map(orphans).collect();
     for path in &orphans {
         println!("{}", path.display());

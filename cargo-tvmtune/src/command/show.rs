@@ -5,6 +5,7 @@ use anyhow::Result;
 use tvmtune_build::cuda;
 use tvmtune_build::op::Op;
 use tvmtune_build::plan::{self, PlanTarget, VariantSpec};
+use tvmtune_ir::poly::Interval;
 use tvmtune_plan::database::{CacheUse, Choice, ImageFile, Lookup};
 use tvmtune_plan::device;
 use tvmtune_plan::record::SearchLimits;
@@ -20,6 +21,7 @@ pub(crate) fn run(arguments: &Show) -> Result<Exit> {
         package: arguments.package.clone(),
         kernel: Some(arguments.name.clone()),
         manifest_path: arguments.manifest_path.clone(),
+        features: arguments.features.clone(),
     };
     for package in &workspace::packages(&selection)? {
         let records = PackageRecords::discover(package, CacheUse::Include);
@@ -29,11 +31,15 @@ pub(crate) fn run(arguments: &Show) -> Result<Exit> {
             println!("{} in {}\nworkload {}\n", op.name(), op.file.display(), op.id);
             println!("{}", op.text.trim_end());
             let variant_specs = plan::variant_specs(op, lookup, &plan_target);
-            for spec in variant_specs.iter().filter(|it| it.isa == plan_target.isa()) {
+            let isa = arguments.variants.isa.unwrap_or(plan_target.isa());
+            let is_shown = |it: &[Interval]| records::contains(op, it, &arguments.variants.bucket);
+            let of_isa = variant_specs.iter().filter(|it| it.isa == isa && is_shown(it.bucket));
+            for spec in of_isa {
                 show(op, spec, &plan_target);
             }
             let targets = cuda::targets(&package.config, lookup, plan_target.gpu);
-            for spec in &cuda::variant_specs(op, lookup, &targets) {
+            let variant_specs = cuda::variant_specs(op, lookup, &targets);
+            for spec in variant_specs.iter().filter(|it| is_shown(it.bucket)) {
                 show_cuda(op, spec, lookup, limits);
             }
         }

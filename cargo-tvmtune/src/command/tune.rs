@@ -18,7 +18,7 @@ use tvmtune_tuner::tune::{Reuse, Summary, TimeSpent};
 
 use crate::Exit;
 use crate::cli::Tune;
-use crate::device_plan::{self, LOCK_LIMIT, for_each_device};
+use crate::device_plan::{self, LOCK_LIMIT, for_each_device, runnable};
 use crate::progress::Progress;
 use crate::records::{self, PackageRecords};
 use crate::render::{Table, count, latency, took};
@@ -68,6 +68,7 @@ struct Skipped {
 }
 
 pub(crate) fn run(arguments: &Tune) -> Result<Exit> {
+    runnable(arguments.variants.isa)?;
     let mut report = Report::default();
     let exit =
         for_each_device(&arguments.selection, arguments.target, |records, database, device| {
@@ -104,14 +105,17 @@ fn tune(
     arguments: &Tune,
 ) -> Result<Summary, SessionError> {
     let budget = budget(records.package, arguments);
-    let (mut ops, isas) = (Vec::new(), device::isas());
-    for (op, lookup) in records.ops() {
-        let done = done(op, lookup, device, &isas, budget.search_limits());
-        let is_open = |bucket: &usize| arguments.again || !done[*bucket];
-        let buckets: Vec<usize> = (0..op.buckets.len()).filter(is_open).collect();
-        if !buckets.is_empty() {
-            ops.push(OpBuckets { op, buckets });
-        }
+    let all = device::isas();
+    // Older instruction sets are for other machines: they wait until this one has all it needs.
+    let (first, others) = match arguments.variants.isa {
+        Some(isa) => (vec![isa], Vec::new()),
+        None => (all[..all.len().min(1)].to_vec(), all.get(1..).unwrap_or_default().to_vec()),
+    };
+    let (mut isas, mut ops) = (first, Vec::new());
+    ops.extend(open(records, device, &isas, budget, arguments));
+    if ops.is_empty() && !others.is_empty() {
+        isas = others;
+        ops.extend(open(records, device, &isas, budget, arguments));
     }
     if ops.is_empty() {
         return Ok(Summary::default());
@@ -122,9 +126,31 @@ fn tune(
     };
     let reuse = if arguments.again { Reuse::Ignore } else { Reuse::Compete };
     let package = &records.package.name;
-    let request = Request { package, ops, targets, budget, reuse, patience: LOCK_LIMIT };
+    let request = Request { package, ops, device, targets, budget, reuse, patience: LOCK_LIMIT };
     let mut progress = Progress::new();
     session::run(&request, database, &mut |event| progress.on_event(&event))
+}
+
+/// Returns the buckets that another session would improve, for some instruction sets of a device.
+fn open<'a>(
+    records: &PackageRecords<'a>,
+    device: Target,
+    isas: &[Isa],
+    budget: Budget,
+    arguments: &Tune,
+) -> Vec<OpBuckets<'a>> {
+    let mut open = Vec::new();
+    for (op, lookup) in records.ops() {
+        let done = done(op, lookup, device, isas, budget.search_limits());
+        let is_asked =
+            |it: &usize| records::contains(op, &op.buckets[*it], &arguments.variants.bucket);
+        let is_open = |it: &usize| is_asked(it) && (arguments.again || !done[*it]);
+        let buckets: Vec<usize> = (0..op.buckets.len()).filter(is_open).collect();
+        if !buckets.is_empty() {
+            open.push(OpBuckets { op, buckets });
+        }
+    }
+    open
 }
 
 /// Returns the budget: the command line goes before the environment, and that before the author's.

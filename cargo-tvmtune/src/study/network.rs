@@ -9,7 +9,7 @@ use tvmtune_tuner::tune::{Tolerance, Workload};
 use tvmtune_zoo::Layer;
 
 use super::plan::Study;
-use crate::cli::Selection;
+use crate::cli::{Features, Selection};
 use crate::workspace;
 
 /// A network, or the kernels of a package that are tuned as if they were one.
@@ -62,7 +62,12 @@ fn layer_workload(layer: &Layer) -> Workload {
 
 /// Returns the workloads of a package.
 fn package_workloads(name: &str) -> Result<Vec<Workload>> {
-    let selection = Selection { package: vec![name.to_owned()], kernel: None, manifest_path: None };
+    let selection = Selection {
+        package: vec![name.to_owned()],
+        kernel: None,
+        manifest_path: None,
+        features: Features::default(),
+    };
     let packages = workspace::packages(&selection)
         .with_context(|| format!("`{name}` is no network, and the kernels of no package"))?;
     let ops = packages.iter().flat_map(|it| &it.ops);

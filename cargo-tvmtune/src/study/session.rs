@@ -102,6 +102,7 @@ impl Machine {
     fn options(&self, recipe: Recipe, budget: Budget, seed: u64) -> Result<Options> {
         let total = Duration::try_from_secs_f64(budget.seconds).context("`seconds`")?;
         Ok(Options {
+            device: self.target.into(),
             targets: vec![self.target.into()],
             nvrtc: None,
             budget: tune::Budget { trials: budget.trials, per_task: total, total },

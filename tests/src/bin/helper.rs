@@ -69,6 +69,7 @@ fn tune(cache: Option<&String>) -> ExitCode {
         return ExitCode::FAILURE;
     };
     let options = Options {
+        device: target.into(),
         targets: vec![target.into()],
         nvrtc: None,
         budget: Budget { trials: 100_000, per_task: DAY, total: DAY },

@@ -5,9 +5,10 @@
 //! mistake, and what `docs/mistakes.md` says: `TVMTUNE_WRITE_FIXTURES=1` writes that file anew.
 //!
 //! To add a case, add it to the list of its kind: [`language`] for what rustc and the macro refuse,
-//! [`launches`] for errors of launches, [`commands`] for `tvmtune.toml` and the command line. A kind
+//! [`builds`] for what builds refuse, [`launches`] for errors of launches, [`commands`] for `tvmtune.toml` and the command line. A kind
 //! of its own is a function here that returns [`Row`]s, and a line in [`sections`].
 
+mod builds;
 mod commands;
 mod language;
 mod launches;
@@ -41,6 +42,7 @@ function without `self` inside of an `impl` (move it out), is rustc's.
 /// The parts of the table.
 fn sections() -> Vec<(&'static str, Vec<Row>)> {
     let mut sections = rustc::rows(&language::sections());
+    sections.push(("In a build", builds::rows()));
     sections.push(("At a launch", launches::rows()));
     sections.push(("In `tvmtune.toml`", commands::configuration()));
     sections.push(("On the command line", commands::rows()));

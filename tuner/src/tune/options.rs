@@ -11,9 +11,11 @@ use crate::measure::{Replay, WorkerCommand};
 /// The options of a run.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// A device of this machine, then CPUs of older instruction sets that it can run. The first has
-    /// the whole budget of a task, others a fifth: instruction sets differ mostly in the number of
-    /// registers, to which the default schedule adapts.
+    /// The device of this machine that is measured.
+    pub device: Target,
+    /// The targets of generated code: the device, or CPUs of older instruction sets that it can run.
+    /// The first has the whole budget of a task, others a fifth: instruction sets differ mostly in the
+    /// number of registers, to which the default schedule adapts.
     pub targets: Vec<Target>,
     /// The compiler for GPUs; `None` stands for the NVRTC of this machine.
     pub nvrtc: Option<&'static Nvrtc>,
@@ -53,15 +55,4 @@ pub enum Hardware {
     Worker(WorkerCommand),
     /// A log of earlier trials.
     Log(Replay),
-}
-
-impl Options {
-    /// Returns the device that is measured.
-    ///
-    /// # Panics
-    ///
-    /// If there is no target.
-    pub fn device(&self) -> Target {
-        *self.targets.first().expect("something is tuned for")
-    }
 }

@@ -41,14 +41,16 @@ impl Tuner<'_> {
         };
         let path = database.update_with(&fresh, &files, |record| {
             let bucket = record.bucket_mut(&session.task.bucket);
-            bucket.trials = bucket.trials.max(session.trials);
-            bucket.seconds = bucket.seconds.max(tenths(session.spent.as_secs_f64()));
+            // A bucket counts the effort for the device's own instruction set.
+            let is_own = session.task.target() == options.device;
+            if is_own {
+                bucket.trials = bucket.trials.max(session.trials);
+                bucket.seconds = bucket.seconds.max(tenths(session.spent.as_secs_f64()));
+            }
             if ranked.is_some() {
-                // Tasks of other targets have only a share of the budget.
-                let is_first = session.task.target() == options.device();
                 // Refining what others recorded is no search.
                 let is_search = session.recipe == options.recipe;
-                bucket.complete |= is_first && is_search && session.is_complete();
+                bucket.complete |= is_own && is_search && session.is_complete();
                 let replaces_all = options.reuse == Reuse::Ignore;
                 let was_measured = |it: &str| replaces_all || session.measured.contains_key(it);
                 bucket.supersede(session.task.platform(), entries, &was_measured);

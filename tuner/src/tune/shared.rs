@@ -33,7 +33,7 @@ impl Shared {
     /// Loads the model and the transfer sources that earlier runs on this device stored.
     pub(super) fn load(options: &Options, database: &Database) -> Self {
         let (recipe, n_threads) = (options.recipe, options.n_threads);
-        let target = options.device();
+        let target = options.device;
         let name = format!("{}.json", target.key().0.replace(':', "_"));
         let file = database.cache().filter(|_| recipe.learned_model);
         let file = file.map(|it| it.models().join(name));

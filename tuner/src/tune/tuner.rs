@@ -74,7 +74,7 @@ pub fn run(
     _exclusive: &Exclusive,
     on_event: &mut dyn FnMut(Event<'_>),
 ) -> Result<Summary, TuneError> {
-    let device = options.device();
+    let device = options.device;
     let mut tuner = Tuner {
         workloads,
         options,

@@ -45,6 +45,14 @@ impl Cfg {
         cfg
     }
 
+    /// The same, with these features and no others.
+    #[must_use]
+    pub fn with_features(mut self, features: impl IntoIterator<Item = String>) -> Self {
+        self.options.insert("feature".to_owned(), features.into_iter().collect());
+        self.has_features = true;
+        self
+    }
+
     /// Returns whether an item with that predicate is there.
     pub fn holds(&self, predicate: &Meta) -> bool {
         self.evaluate(predicate).unwrap_or(self.undecided)
@@ -148,6 +156,14 @@ mod tests {
         check("my_own", None);
         check(r#"my_own = "1""#, None);
         check("not(test)", None);
+    }
+
+    #[test]
+    fn features_can_be_chosen_and_are_unknown_otherwise() {
+        let holds = |cfg: &Cfg| cfg.holds(&syn::parse_str(r#"feature = "fast-math""#).unwrap());
+        assert!(holds(&Cfg::of_host()));
+        assert!(holds(&Cfg::of_host().with_features(["fast-math".to_owned()])));
+        assert!(!holds(&Cfg::of_host().with_features([])));
     }
 
     #[test]

@@ -29,8 +29,10 @@ pub struct Request<'a> {
     pub package: &'a str,
     /// The ops with their buckets.
     pub ops: Vec<OpBuckets<'a>>,
-    /// A device of this machine, then others that it can run code for; most of the budget is for the
-    /// first.
+    /// The device of this machine that is measured.
+    pub device: Target,
+    /// The targets of generated code: the device, or others that it can run code for; most of the
+    /// budget is for the first.
     pub targets: Vec<Target>,
     /// The limits on trials and time.
     pub budget: Budget,
@@ -72,14 +74,14 @@ pub fn run(
     on_event: &mut dyn FnMut(Event<'_>),
 ) -> Result<Summary, SessionError> {
     let cache = database.cache().ok_or(SessionError::NoCache)?;
-    let Some(device) = request.targets.first() else { return Ok(Summary::default()) };
     let clock = Instant::now();
     let mut progress = ProgressFile::new(cache, request.package, request.budget.total);
-    let exclusive = Exclusive::acquire(cache, &device.key(), request.patience)?;
+    let exclusive = Exclusive::acquire(cache, &request.device.key(), request.patience)?;
     // The parent holds the token of this process. Cores that do not measure compile candidates for
     // the GPU.
     let _tokens = HeldTokens::acquire(n_cores() - 1, Duration::from_secs(10));
     let options = Options {
+        device: request.device,
         targets: request.targets.clone(),
         nvrtc: None,
         budget: tune::Budget {
@@ -224,6 +226,7 @@ fn tune_on(
     let request = Request {
         package: &job.name,
         ops: ops.iter().map(|(op, it)| OpBuckets { op, buckets: (*it).clone() }).collect(),
+        device: target,
         targets: vec![target],
         budget,
         reuse: Reuse::Refine,

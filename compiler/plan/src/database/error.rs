@@ -17,6 +17,9 @@ pub enum DatabaseError {
     /// The file is of another workload than its name says: `what` differs.
     #[error("`{path}` is not used: it is of another {what}; delete it, and tune again")]
     Foreign { path: PathBuf, what: &'static str },
+    /// A file stands where a folder of records belongs.
+    #[error("`{path}` is not used: it is a file, and records are in folders; move it away")]
+    NoFolder { path: PathBuf },
     /// A file with compiled code is not what its record says.
     #[error("`{path}` is not used: {what}; restore it, or run `cargo tvmtune compile --record`")]
     Artifact { path: PathBuf, what: &'static str },

@@ -80,7 +80,10 @@ impl Database {
         let mut lookup = Lookup::default();
         for store in &self.stores {
             let prefix = format!("{}.", &workload[..ID_DIGITS.min(workload.len())]);
-            let mut paths = files_in(&store.dir.join(folder_name(name)), &prefix);
+            let folder = store.dir.join(folder_name(name));
+            let stray = [&store.dir, &folder].into_iter().find(|it| it.is_file());
+            lookup.warnings.extend(stray.map(|it| DatabaseError::NoFolder { path: it.clone() }));
+            let mut paths = files_in(&folder, &prefix);
             if paths.is_empty() {
                 paths =
                     folders_in(&store.dir).iter().flat_map(|it| files_in(it, &prefix)).collect();
