@@ -1,4 +1,4 @@
-//! What a budget is spent on, and what is said of a search that it ended.
+//! Budgets: their shares by activity, and the status of a search that a budget ended.
 
 use std::fs;
 use std::time::Duration;

@@ -41,7 +41,7 @@ fn cargo_check_never_measures_and_cargo_build_tunes_once() {
         assert!(!output.err.contains("Compiling tvmtune"), "{output:?}");
     };
     cargo(&sandbox, "", &["check"]);
-    // What only looks is not woken by what is untuned, and what runs finds it in one build.
+    // An untuned kernel makes no check run the script again, and the first build tunes it.
     step("check", false, 0);
     step("build", true, 1);
     step("build", false, 1);

@@ -262,7 +262,7 @@ fn ranges_instruction_sets_and_features_can_be_chosen() {
         let refused = check(&sandbox, &["tune", "--isa", "avx512"], 2);
         assert!(refused.err.contains("does not run avx512"), "{refused:?}");
     }
-    // What was asked for by name is of this machine, whatever it runs best.
+    // Code for an older instruction set is recorded under the key of this machine.
     check(&sandbox, &["tune", "--trials", "4", "--isa", "avx2"], 0);
     let record = fs::read_to_string(&sandbox.records()[0]).expect("readable");
     let best = device::detect().expect("it tuned").key();

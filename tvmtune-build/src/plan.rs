@@ -36,7 +36,7 @@ pub struct PlanTarget {
     pub device: Option<CpuTarget>,
     /// Its GPU, if the package is for GPUs.
     pub gpu: Option<GpuTarget>,
-    /// What the search of one kernel may take.
+    /// The limits of the search of one kernel.
     pub limits: SearchLimits,
 }
 

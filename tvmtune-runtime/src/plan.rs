@@ -33,7 +33,7 @@ impl std::fmt::Display for Tier {
     }
 }
 
-/// How far the search for a schedule got.
+/// The state of the search for a schedule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Search {
     /// To the end: nothing more was expected to gain.
@@ -53,7 +53,7 @@ pub struct Effort {
     pub trials: u64,
     /// The wall time that this took.
     pub seconds: f64,
-    /// How far the search got.
+    /// The state of the search.
     pub search: Search,
 }
 

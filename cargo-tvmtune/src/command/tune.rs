@@ -31,6 +31,9 @@ struct Report {
     unreached: Vec<String>,
     seconds: f64,
     times: Times,
+    /// The times of all devices, from which `times` are made.
+    #[serde(skip)]
+    spent: TimeSpent,
 }
 
 /// The time of a run or of a kernel in this run, by what it was spent on, in seconds.
@@ -198,18 +201,7 @@ impl Times {
         }
     }
 
-    /// Adds the times of another device.
-    fn add(&mut self, other: Self) {
-        self.judging += other.judging;
-        self.generating += other.generating;
-        self.measuring += other.measuring;
-        self.proposing += other.proposing;
-        self.comparing += other.comparing;
-        self.waiting += other.waiting;
-        self.other += other.other;
-    }
-
-    /// Formats the times that count, the search proper first.
+    /// Formats the times, those of the search first.
     fn text(self) -> String {
         let parts = [
             (self.generating, "generating"),
@@ -235,7 +227,9 @@ impl Report {
     /// Adds the results of a device.
     fn add(&mut self, summary: &Summary) {
         self.seconds += summary.times.total.as_secs_f64();
-        self.times.add(Times::new(&summary.times));
+        self.spent.add(&summary.times);
+        self.spent.total += summary.times.total;
+        self.times = Times::new(&self.spent);
         self.kernels.extend(summary.results.iter().map(|it| Line {
             name: it.task.program.clone(),
             extents: records::ranges(it.task.dims.iter().map(|(name, it)| (name.as_str(), *it))),

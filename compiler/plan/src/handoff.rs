@@ -33,7 +33,7 @@ pub const ROLE_EXPAND: &str = "expand";
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// What a build script leaves for the macro.
+/// The message of a build script to the macro.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Handoff {
     /// The version of the script.

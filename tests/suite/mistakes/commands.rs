@@ -6,7 +6,7 @@ use super::Row;
 
 const TVMTUNE: &str = env!("CARGO_BIN_EXE_tvmtune");
 
-/// What a command prints on standard error, with the folder of the package left out.
+/// Runs a command; returns its standard error, without the folder of the package.
 fn row(mistake: &'static str, sandbox: &Sandbox, written: &str, arguments: &[&str]) -> Row {
     let said = said(sandbox.command(TVMTUNE).args(arguments));
     assert_eq!(said.code, Some(2), "{mistake}: {said:?}");
@@ -18,7 +18,7 @@ fn row(mistake: &'static str, sandbox: &Sandbox, written: &str, arguments: &[&st
     Row { mistake, written: written.to_owned(), printed: lines.collect() }
 }
 
-/// What a command says of this `tvmtune.toml`.
+/// Runs a command in a package with this `tvmtune.toml`.
 fn toml(mistake: &'static str, text: &str) -> Row {
     let sandbox = Sandbox::new("sandbox", SOURCE);
     sandbox.write("tvmtune.toml", text);

@@ -9,7 +9,7 @@ fn linear(x: Tensor<f32, M, K>, w: Weight<f32, K, K>) -> Tensor<f32, M, K> {
     compute(|i, j| sum(0..K, |k| x[[i, k]] * w[[j, k]]))
 }
 
-/// What a launch with arguments of these lengths says.
+/// Launches with arguments of these lengths; returns the error.
 fn row(mistake: &'static str, x: usize, w: usize, out: usize) -> Row {
     let (values, w, mut y) = (vec![1.0; x], Weight::new(vec![1.0; w]), vec![0.0; out]);
     let said = linear(&Cpu::new(), &values, &w, &mut y);

@@ -1,8 +1,8 @@
 //! Mistakes that users make, and what they are told: the table in `docs/mistakes.md`.
 //!
 //! A case is a text with one mistake. Cases of the language are modules of a few crates, which cargo
-//! checks in one run; others run a command, or a launch. What is printed must be one error for each
-//! mistake, and what `docs/mistakes.md` says: `TVMTUNE_WRITE_FIXTURES=1` writes that file anew.
+//! checks in one run; others run a command, or a launch. The output must be one error for each
+//! mistake, and that of `docs/mistakes.md`: `TVMTUNE_WRITE_FIXTURES=1` writes that file anew.
 //!
 //! To add a case, add it to the list of its kind: [`language`] for what rustc and the macro refuse,
 //! [`builds`] for what builds refuse, [`launches`] for errors of launches, [`commands`] for `tvmtune.toml` and the command line. A kind

@@ -8,7 +8,7 @@ use tvmtune_tests::sandbox::{Sandbox, said};
 
 use super::Row;
 
-/// How far the compiler gets: it stops after a stage with errors, so each stage is a crate.
+/// A stage of the compiler, which stops after one with errors: so each stage is a crate.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stage {
     /// Rust's grammar: rustc has errors of its own, before those of the macro.

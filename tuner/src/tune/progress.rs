@@ -1,16 +1,15 @@
-//! The progress of a run, for whoever looks: a file in the user's cache, replaced about once a second.
+//! The progress of a run, for `cargo tvmtune watch`: a file in the user's cache, replaced about once a
+//! second.
 //!
-//! `<cache>/v1/progress/<process>.json` says what the run has done so far. Whoever reads it sees a whole
-//! file; one whose process is gone, or that was not replaced for long, is removed.
+//! `<cache>/v1/progress/<process>.json` is replaced atomically; one whose process is gone, or that was not replaced for long, is removed.
 
 use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::process;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
-use tvmtune_plan::database::Cache;
+use tvmtune_plan::database::{Cache, atomic};
 
 use super::event::Event;
 
@@ -21,7 +20,7 @@ pub struct Progress {
     pub process: u32,
     /// The package that it tunes.
     pub package: String,
-    /// What it does.
+    /// The phase of the run.
     pub phase: Phase,
     /// The time when it began, in ms since 1970.
     pub started_unix_ms: u64,
@@ -41,7 +40,7 @@ pub struct Progress {
     pub latest: String,
 }
 
-/// What a run does.
+/// A phase of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Phase {
@@ -54,7 +53,7 @@ pub enum Phase {
 /// The file of a run's progress, which goes when the run ends.
 #[derive(Debug)]
 pub struct ProgressFile {
-    /// What it says.
+    /// The content of the file.
     pub progress: Progress,
     path: PathBuf,
     written: Option<Instant>,
@@ -100,15 +99,9 @@ impl ProgressFile {
     fn write(&mut self) {
         self.written = Some(Instant::now());
         self.progress.updated_unix_ms = unix_ms();
-        let _ = self.replace();
-    }
-
-    fn replace(&self) -> io::Result<()> {
-        let folder = self.path.parent().unwrap_or(Path::new("."));
-        fs::create_dir_all(folder)?;
-        let fresh = self.path.with_extension("new");
-        fs::write(&fresh, serde_json::to_vec(&self.progress)?)?;
-        fs::rename(&fresh, &self.path)
+        if let Ok(text) = serde_json::to_vec(&self.progress) {
+            let _ = atomic::write_output(&self.path, &text);
+        }
     }
 }
 

@@ -84,7 +84,7 @@ impl Session {
         let choosing = Instant::now();
         let proposals = ctx.timed(Activity::Proposing, |ctx| self.propose(n, ctx));
         self.exhausted = proposals.is_empty();
-        // What took long to choose is measured for as long.
+        // A batch that took long to choose is measured for as long.
         round.limit = round.limit.max(round.started.elapsed() + choosing.elapsed());
         // Building code on the CPU would disturb timings on it, but not those on a GPU.
         let n_builders = match self.task.target() {

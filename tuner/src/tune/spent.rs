@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use super::session::Context;
 
-/// What a tuner does.
+/// An activity of a tuner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Activity {
     /// Computing expected results, and checking them against the definition.
@@ -34,7 +34,7 @@ pub struct TimeSpent {
     pub comparing: Duration,
     /// Waiting for the lock of the device, and for workers to start.
     pub waiting: Duration,
-    /// All of it, and what is none of these: records, arguments of workers.
+    /// All activities, and the rest: records, arguments of workers.
     pub total: Duration,
 }
 
@@ -55,7 +55,7 @@ impl TimeSpent {
     }
 
     /// Adds the activities of another span; the total is for the caller, who has a clock.
-    pub(super) fn add(&mut self, other: &Self) {
+    pub fn add(&mut self, other: &Self) {
         self.judging += other.judging;
         self.generating += other.generating;
         self.measuring += other.measuring;

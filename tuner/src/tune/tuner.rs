@@ -1,6 +1,6 @@
 //! A run: opens the sessions of tasks, and runs their rounds, within the budget.
 //!
-//! `scheduler.rs` says what is next. Sessions are opened one by one, so that no task takes the time of
+//! `scheduler.rs` chooses the next step. Sessions are opened one by one, so that no task takes the time of
 //! others before these have any.
 
 use std::path::PathBuf;
@@ -174,7 +174,7 @@ impl Tuner<'_> {
                     let seconds = bucket.map_or(0.0, |it| it.seconds);
                     let spent = Duration::try_from_secs_f64(seconds).unwrap_or_default();
                     let trials = bucket.map_or(0, |it| it.trials);
-                    // What judging the default schedule took leaves the time of a search as it is.
+                    // Time spent on judging the default schedule is not taken from the search.
                     (trials, if trials > 1 { spent } else { Duration::ZERO })
                 }
                 _ => effort,

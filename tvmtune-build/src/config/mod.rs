@@ -152,7 +152,7 @@ impl Budget {
         }
     }
 
-    /// What the search of one kernel may take, over all sessions together.
+    /// The limits of the search of one kernel, over all sessions together.
     pub fn search_limits(&self) -> SearchLimits {
         SearchLimits { trials: self.trials, seconds: self.per_kernel.as_secs_f64() }
     }

@@ -91,7 +91,7 @@ impl Elaborator {
         let has_meaning = |it: &&Syntax| {
             is_known || !(matches!(it, Syntax::Range(_) | Syntax::Closure(_)) || self.is_tensor(it))
         };
-        // What only another function could take is no mistake of its own.
+        // An argument that only the function meant could take is not reported as well.
         let args: Vec<&Syntax> = call.args.iter().filter(has_meaning).collect();
         let args: Vec<Option<Value>> = args.into_iter().map(|it| self.expr(it)).collect();
         self.function(ident, args, location)

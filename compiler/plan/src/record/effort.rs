@@ -1,11 +1,11 @@
-//! How far the search of a bucket got: the one rule that says whether it goes on.
+//! The state of the search of a bucket, and the one rule that decides if it goes on.
 //!
 //! A search is complete if it ended by itself, or if it has had what one kernel may take, over all
 //! sessions together: then nothing is expected to gain. Anything else is for the next session.
 
 use super::Bucket;
 
-/// What the search of one kernel may take, over all sessions together.
+/// The limits of the search of one kernel, over all sessions together.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SearchLimits {
     /// Candidates.
@@ -14,7 +14,7 @@ pub struct SearchLimits {
     pub seconds: f64,
 }
 
-/// How far the search of a bucket got.
+/// The state of the search of a bucket.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Search {
     /// To the end: nothing is expected to gain.
@@ -35,7 +35,7 @@ pub struct Effort {
     pub trials: u64,
     /// Wall time spent on them.
     pub seconds: f64,
-    /// How far the search got.
+    /// The state of the search.
     pub search: Search,
 }
 

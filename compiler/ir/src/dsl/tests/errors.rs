@@ -251,7 +251,7 @@ fn axes_in_another_order_than_the_result_are_one_error() {
     insta::assert_snapshot!(product("compute(|i, j| x[[i, 0]] * w[[j, 8]])"), @r#"
     3 | 8 => index `8` ranges over 8..=8, but `w` has extent 8 there: use `.get(..).unwrap_or(..)`
     "#);
-    // What is proven in bounds is in no wrong order.
+    // Axes whose reads are proven to be in bounds are not reported as transposed.
     let guarded = "compute(|j, i| if i < M && j < N { x[[i, 0]] * w[[j, 0]] } else { 0.0 })";
     assert_eq!(product(guarded), "nothing is wrong");
 }
