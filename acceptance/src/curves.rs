@@ -149,6 +149,7 @@ mod tests {
             trace: Vec::new(),
             artifact: String::new(),
             outcome,
+            cold: None,
             slowdown: 1.0,
             generate_ms: 0.0,
             measure_ms: 0.0,

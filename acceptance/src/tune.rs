@@ -87,6 +87,7 @@ pub fn run(folder: &Path, out: &Path, requested: &TuneOptions<'_>) -> Result<Exi
         provenance: Provenance {
             tool: concat!("tvmtune ", env!("CARGO_PKG_VERSION")).to_owned(),
             host: std::env::consts::ARCH.to_owned(),
+            peaks: None,
         },
     };
     let mut n_wrong = 0;

@@ -37,8 +37,8 @@ pub(crate) enum Command {
     Show(Show),
     /// Add the records of other databases to yours
     Merge(Merge),
-    /// Carry records of earlier releases over, where their schedules still make the same code
-    Migrate(Migrate),
+    /// Make records of earlier releases records of this one: what makes other code by now is measured
+    Upgrade(Upgrade),
     /// List records of kernels that no longer exist
     Gc(Gc),
     /// Run an experiment: networks tuned in several ways, and what each way is worth
@@ -121,6 +121,15 @@ pub(crate) struct Tune {
     pub(crate) json: bool,
 }
 
+/// The place where a launch finds its operands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Operands {
+    /// In memory
+    Cold,
+    /// In a cache, as far as they fit
+    Warm,
+}
+
 /// A device of this machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Device {
@@ -168,6 +177,10 @@ pub(crate) struct Bench {
     /// Time the schedules used when nothing was measured, instead
     #[arg(long)]
     pub(crate) default: bool,
+    /// Time launches that find all operands in memory, or in a cache, instead of each where the program
+    /// finds it
+    #[arg(long, value_name = "PLACE")]
+    pub(crate) operands: Option<Operands>,
     /// Time on this device only, instead of on the CPU, and on the GPU what has code for GPUs
     #[arg(long, value_name = "DEVICE")]
     pub(crate) target: Option<Device>,
@@ -225,12 +238,15 @@ pub(crate) struct Verify {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct Migrate {
+pub(crate) struct Upgrade {
     #[command(flatten)]
     pub(crate) selection: Selection,
     /// Look at what the crate ships only, not at your cache
     #[arg(long)]
     pub(crate) shipped: bool,
+    /// Carry over what makes the same code, and nothing else
+    #[arg(long)]
+    pub(crate) without_measuring: bool,
 }
 
 #[derive(Debug, Args)]

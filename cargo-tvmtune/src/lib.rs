@@ -75,7 +75,7 @@ fn run(command: Command) -> Result<Exit> {
         Command::Verify(it) => command::verify::run(&it),
         Command::Show(it) => command::show::run(&it),
         Command::Merge(it) => command::merge::run(&it),
-        Command::Migrate(it) => command::migrate::run(&it),
+        Command::Upgrade(it) => command::upgrade::run(&it),
         Command::Gc(it) => command::gc::run(&it),
         Command::Study(it) => command::study::run(&it),
         Command::Doctor => command::doctor::run(),

@@ -27,6 +27,8 @@ pub fn sample_record(n: u32) -> Record {
         p10_ns: 99.5,
         p90_ns: 100.5,
         samples: 10,
+        cold: None,
+        error: None,
     };
     let entry = Entry {
         platform: Isa::Avx2.into(),
@@ -45,12 +47,13 @@ pub fn sample_record(n: u32) -> Record {
         device: CpuTarget::generic(Isa::Avx2).key(),
         generator: 1,
         dag: "canonical text\n".to_owned(),
-        provenance: Provenance { tool: "tests".to_owned(), host: "tests".to_owned() },
+        provenance: Provenance { tool: "tests".to_owned(), ..Provenance::default() },
         buckets: vec![Bucket {
             dims,
             trials: 1,
             seconds: 0.1,
             complete: false,
+            weight: None,
             schedules: vec![entry],
         }],
         end: End {},

@@ -5,8 +5,10 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use tvmtune_ir::target::Isa;
+use tvmtune_ir::target::{CpuTarget, Isa};
+use tvmtune_plan::database::{Database, Files};
 use tvmtune_plan::device;
+use tvmtune_plan::record::{Record, Source};
 use tvmtune_tests::sandbox::{SOURCE, Said, Sandbox, files};
 
 const NO_FILES: [PathBuf; 0] = [];
@@ -22,6 +24,11 @@ fn build(sandbox: &Sandbox, out: &str, variables: &[(&str, &str)]) -> Said {
     assert_eq!(output.code, Some(0), "{output:?}");
     assert_eq!(output.directives("error"), [""; 0]);
     output
+}
+
+/// Reads a record.
+fn read(path: &Path) -> Record {
+    Record::from_toml(&fs::read_to_string(path).expect("readable")).expect("a record")
 }
 
 #[test]
@@ -68,7 +75,7 @@ fn a_script_measures_nothing_and_says_that_a_session_would() {
     // Cargo would run a script again whose inputs a session writes.
     let output = sandbox.script(SCRIPT, "out", &[TUNE]);
     let watched = output.directives("rerun-if-changed");
-    let records = sandbox.cache().join("v1").join("records");
+    let records = sandbox.cache().join("v2").join("records");
     assert!(watched.iter().all(|it| !Path::new(it).starts_with(&records)), "{watched:?}");
     assert!(watched.iter().any(|it| it.ends_with("stamp")), "{watched:?}");
 }
@@ -132,7 +139,7 @@ fn a_mangled_record_is_a_miss_and_one_warning_that_names_it() {
 }
 
 #[test]
-fn a_record_of_other_code_is_said_to_be_stale_and_measured_again() {
+fn a_record_of_other_code_is_replayed_and_measured_again() {
     let sandbox = Sandbox::new("sandbox", SOURCE);
     build(&sandbox, "out", &[TUNE]);
     let record = sandbox.records().remove(0);
@@ -143,10 +150,43 @@ fn a_record_of_other_code_is_said_to_be_stale_and_measured_again() {
     };
     fs::write(&record, text.lines().map(other).collect::<String>()).expect("writable");
     let output = build(&sandbox, "out", &[USE]);
-    let warnings = output.directives("warning");
-    assert!(warnings.len() == 1 && warnings[0].contains("1 stale"), "{warnings:?}");
+    let status = || {
+        let mut ops = sandbox.handoff("out").ops.into_values();
+        ops.next().expect("one op").status
+    };
+    // Nothing falls to the default schedule, and nobody is told to act.
+    assert_eq!(output.directives("warning"), [""; 0]);
+    assert!(["replayed", "default"].contains(&status().as_str()), "{}", status());
     let output = build(&sandbox, "out", &[TUNE]);
     assert_eq!(output.directives("warning"), [""; 0]);
+    assert_eq!(status(), "exact");
+}
+
+#[test]
+fn a_shipped_schedule_that_is_slower_than_the_default_one_is_named_and_replaced() {
+    let sandbox = Sandbox::new("sandbox", SOURCE);
+    build(&sandbox, "out", &[TUNE]);
+    let cached = sandbox.records().remove(0);
+    let mut record = read(&cached);
+    fs::remove_file(&cached).expect("writable");
+    // Another machine found plain loops best.
+    let target = CpuTarget::from_key(&record.device).expect("a CPU");
+    let other = CpuTarget { threads: target.threads + 1, ..target };
+    record.device = other.key();
+    for bucket in &mut record.buckets {
+        bucket.schedules.truncate(1);
+        let entry = &mut bucket.schedules[0];
+        (entry.trace, entry.source) = (Vec::new(), Source::Evolved);
+        entry.artifact = "0".repeat(64);
+    }
+    let shipped = sandbox.package().join("tvmtune");
+    Database::accept(&shipped, &record, &Files::default(), 1).expect("writable");
+    let output = build(&sandbox, "out", &[TUNE]);
+    let warnings = output.directives("warning");
+    let named = |it: &&&str| it.contains("the recorded schedule of `scaled_sum` takes");
+    assert_eq!(warnings.iter().filter(named).count(), 1, "{warnings:?}");
+    let mended = read(&sandbox.records().remove(0));
+    assert!(mended.buckets.iter().all(|it| !it.schedules[0].trace.is_empty()), "{mended:?}");
 }
 
 #[test]

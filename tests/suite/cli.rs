@@ -120,7 +120,7 @@ fn records_of_kernels_that_are_gone_are_found_and_removed_on_demand() {
 fn databases_are_united() {
     let sandbox = Sandbox::new("sandbox", SOURCE);
     check(&sandbox, &["tune", "--trials", "4"], 0);
-    let from = sandbox.cache().join("v1").join("records");
+    let from = sandbox.cache().join("v2").join("records");
     let into = sandbox.package().join("elsewhere");
     let folders = [from.display().to_string(), into.display().to_string()];
     let merged = check(&sandbox, &["merge", &folders[0], "--into", &folders[1]], 0);
@@ -174,7 +174,7 @@ fn records_are_verified_and_those_that_say_something_else_are_found() {
     let text = fs::read_to_string(&shipped).expect("readable");
     let artifact = all[0]["artifact"].as_str().expect("a hash");
     let changes = [
-        (text.replacen(artifact, &"0".repeat(artifact.len()), 1), "stale"),
+        (text.replacen(artifact, &"0".repeat(artifact.len()), 1), "replayed"),
         (text.replacen("trace = [", "trace = [\n    \"split s99.0 4\",", 1), "bad"),
     ];
     for (changed, verdict) in changes {

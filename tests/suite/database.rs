@@ -10,7 +10,7 @@ use tvmtune_ir::target::{CpuModel, CpuTarget, DeviceKey, Isa, Vendor};
 use tvmtune_plan::database::{
     Cache, Database, DatabaseError, Files, Lookup, Store, StoreKind, Tier,
 };
-use tvmtune_plan::record::Record;
+use tvmtune_plan::record::{Peaks, Record};
 use tvmtune_tests::sample_record;
 
 /// A cache and a crate's folder, both empty.
@@ -92,7 +92,7 @@ fn a_schedule_of_another_device_or_range_is_used_and_its_tier_told() {
     assert_eq!(best(&lookup, &here.key(), 7), Some((Tier::Transferred, "e4e".into())));
     assert!(lookup.best(&here.key(), &range(0), Isa::Avx512).is_none(), "other instructions");
     let tiers: Vec<_> =
-        lookup.choices(&here.key(), &range(0), Isa::Avx2).iter().map(|it| it.tier).collect();
+        lookup.choices(&here.key(), &range(0), Isa::Avx2, None).iter().map(|it| it.tier).collect();
     assert_eq!(tiers, [Tier::SameIsa, Tier::SameIsa, Tier::Transferred]);
 }
 
@@ -117,6 +117,50 @@ fn times_of_another_model_are_not_those_of_this_machine() {
     assert_eq!(best_here(), (Tier::Exact, "caced".into()));
     ship(here, "4e4e");
     assert_eq!(best(&folders.get(), &here.key(), 0), Some((Tier::Exact, "caced".into())));
+}
+
+#[test]
+fn a_cache_is_shared_with_a_former_release() {
+    let folders = Folders::new();
+    let record = sample_record(0);
+    let former = folders.cache.former_records();
+    let path = Database::accept(&former, &record, &Files::default(), 1).unwrap();
+    let text = fs::read_to_string(&path).unwrap();
+    let read = || {
+        let stores = [folders.cache.former_records(), folders.cache.records()];
+        let stores = stores.map(|dir| Store { kind: StoreKind::Cache, dir });
+        let database = Database::new(stores.to_vec(), Some(folders.cache.clone()));
+        (database.get(&record.workload, &record.name, &record.dag).records, database)
+    };
+    assert_eq!(read().0.len(), 1);
+    // The first update takes over what the former release knew, whose file stays as it is.
+    read().1.put(&sample_record(1), &Files::default()).unwrap();
+    let (records, _) = read();
+    let n_buckets: Vec<usize> = records.iter().map(|it| it.record.buckets.len()).collect();
+    assert_eq!(n_buckets, [1, 2]);
+    assert_eq!(fs::read_to_string(&path).unwrap(), text);
+}
+
+#[test]
+fn machines_of_one_key_and_other_peaks_are_not_the_same() {
+    let folders = Folders::new();
+    let key = CpuTarget::generic(Isa::Avx2).key();
+    let peaks = Peaks {
+        product_gflops: 200.0,
+        l1_gbps: 200.0,
+        l2_gbps: 100.0,
+        l3_gbps: 60.0,
+        memory_gbps: 20.0,
+    };
+    let mut record = variant(0, "7e", 1.0);
+    record.provenance.peaks = Some(peaks);
+    Database::accept(&folders.shipped.dir, &record, &Files::default(), 1).unwrap();
+    let tier = || best(&folders.get(), &key, 0).unwrap().0;
+    assert_eq!(tier(), Tier::Exact, "nothing is known of this machine");
+    folders.cache.keep_peaks(&key, &peaks).unwrap();
+    assert_eq!(tier(), Tier::Exact);
+    folders.cache.keep_peaks(&key, &Peaks { product_gflops: 100.0, ..peaks }).unwrap();
+    assert_eq!(tier(), Tier::SameIsa, "half of the width");
 }
 
 #[test]

@@ -19,7 +19,6 @@ mod fake_driver;
 mod gpu_tuning;
 mod kernels;
 mod macros;
-mod migrate;
 mod mistakes;
 mod nvrtc;
 mod online;
@@ -34,6 +33,7 @@ mod tidy;
 mod transfer;
 mod tuning;
 mod types;
+mod upgrade;
 mod workers;
 #[cfg(target_arch = "x86_64")]
 mod x86;

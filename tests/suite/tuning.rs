@@ -73,7 +73,7 @@ impl Machine {
             n_threads: 2,
             recipe: Recipe::default(),
             reuse: Reuse::Compete,
-            provenance: Provenance { tool: "tests".to_owned(), host: "tests".to_owned() },
+            provenance: Provenance { tool: "tests".to_owned(), ..Provenance::default() },
         }
     }
 

@@ -225,6 +225,7 @@ fn gather(dag: &Dag, logs: &Path, n: usize) {
         let trial = Trial {
             stage: Stage::Screen,
             parent: Vec::new(),
+            cold: None,
             slowdown: 1.0,
             workload: workload::id(dag).to_string(),
             generator: GENERATOR,

@@ -71,18 +71,17 @@ impl Timing {
         Self { samples_ns: self.samples_ns.iter().map(|it| it / speed).collect() }
     }
 
-    /// Returns the timing as a record has it, to a tenth of a ns.
-    pub fn to_measured(&self, dims: &[i64], threads: u32) -> Measured {
+    /// Returns the timing as a record has it, to a tenth of a ns; `conditions` has the rest.
+    pub fn to_measured(&self, conditions: Measured) -> Measured {
         let quantile =
             |share| (statistics::quantile(&self.samples_ns, share) * 10.0).round() / 10.0;
         Measured {
-            dims: dims.to_vec(),
-            threads,
             median_ns: quantile(0.5),
             min_ns: quantile(0.0),
             p10_ns: quantile(0.1),
             p90_ns: quantile(0.9),
             samples: self.samples_ns.len() as u32,
+            ..conditions
         }
     }
 }

@@ -229,7 +229,8 @@ impl<'a> Build<'a> {
         files.extend(lookups.iter().flat_map(|it| &it.images.paths).cloned());
         files.extend(lookups.iter().flat_map(|it| &it.warnings).filter_map(path_of));
         if let Some(cache) = self.database.cache() {
-            files.retain(|it| !it.starts_with(cache.records()));
+            let folders = [cache.records(), cache.former_records()];
+            files.retain(|it| !folders.iter().any(|folder| it.starts_with(folder)));
         }
         if let Some(cache) = self.cache() {
             // Where the cache can't be written, nothing appears in it either.

@@ -8,11 +8,13 @@ use std::str::FromStr;
 use proc_macro2::TokenStream;
 use quote::ToTokens;
 use tvmtune_ir::dag::{Dag, print};
-use tvmtune_ir::dsl::{self, Instance, Tolerance};
+use tvmtune_ir::dsl::{self, Instance, Residence, Tolerance};
 use tvmtune_ir::poly::Interval;
+use tvmtune_ir::target::Target;
 use tvmtune_ir::workload::{self, WorkloadId};
 use tvmtune_plan::embed;
 use tvmtune_plan::handoff::OpSource;
+use tvmtune_space::operands;
 
 use crate::scan::Function;
 
@@ -30,6 +32,8 @@ pub struct Op {
     pub text: String,
     /// The tolerance of its results.
     pub tolerance: Tolerance,
+    /// For each parameter, the place where a launch finds it, as far as the program says.
+    pub residence: Vec<Option<Residence>>,
     /// For each bucket, the range of each dynamic dimension; one, empty, if there are none.
     pub buckets: Vec<Vec<Interval>>,
     /// The function as text, for another process.
@@ -80,7 +84,8 @@ impl Op {
         let buckets = embed::buckets(&program.buckets());
         let (id, text) = (workload::id(&dag), print::canonical(&dag));
         let (tolerance, origin) = (program.tolerance(), Origin::Sources);
-        Some(Self { file, path, dag, id, text, tolerance, buckets, source, origin })
+        let residence = program.residence();
+        Some(Self { file, path, dag, id, text, tolerance, residence, buckets, source, origin })
     }
 
     /// Compiles a function from its text.
@@ -96,6 +101,13 @@ impl Op {
     /// Returns whether the op stands in the sources as they are now: else it may be gone.
     pub fn is_current(&self) -> bool {
         self.origin != Origin::OlderExpansion
+    }
+
+    /// Returns the parameters that launches in a bucket find in memory, as records name them.
+    pub fn cold_operands(&self, bucket: &[Interval], target: &Target) -> Option<Vec<u32>> {
+        let largest: Vec<i64> = bucket.iter().map(|it| it.hi).collect();
+        let cold = operands::cold(&self.dag, &largest, &self.residence, target);
+        operands::recorded(&cold, target.platform())
     }
 
     /// Returns the name of its plan.

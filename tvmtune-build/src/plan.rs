@@ -7,6 +7,8 @@
 //!
 //! - Code is generated here from a trace, never taken from a record: a database is data.
 //! - A trace that doesn't apply is passed over for the next one; the default schedule is the last.
+//! - A trace whose code is not the one that was measured is replayed where the recorded schedule was
+//!   clearly faster, in its record, than what else there is; its recorded time is not shown.
 
 use std::path::Path;
 
@@ -18,7 +20,7 @@ use tvmtune_ir::poly::Interval;
 use tvmtune_ir::target::{CpuTarget, DeviceKey, GpuTarget, Isa};
 use tvmtune_plan::database::{Choice, Lookup};
 use tvmtune_plan::embed;
-use tvmtune_plan::record::{Bucket, Effort, SearchLimits, Tier};
+use tvmtune_plan::record::{Bucket, Effort, Search, SearchLimits, Source, Tier};
 use tvmtune_schedule::repair::repair;
 use tvmtune_schedule::{Instruction, Schedule};
 use tvmtune_space::default;
@@ -58,7 +60,7 @@ pub struct Variant<'a> {
     pub isa: Isa,
     /// The tier of the schedule.
     pub tier: Tier,
-    /// True if the code is not the one that was measured, since another generator made that.
+    /// True if the code is not the one that was measured: another release made that of the same trace.
     pub stale: bool,
     /// The known schedule it runs by; `None` if that is the default one.
     pub choice: Option<Choice<'a>>,
@@ -97,7 +99,8 @@ pub fn variant_specs<'a>(
     plan_target: &PlanTarget,
 ) -> Vec<VariantSpec<'a>> {
     let spec = |bucket: &'a Vec<Interval>, isa: Isa| {
-        let choices = lookup.choices(&plan_target.key(), bucket, isa);
+        let cold = op.cold_operands(bucket, &plan_target.target(isa).into());
+        let choices = lookup.choices(&plan_target.key(), bucket, isa, cold.as_deref());
         VariantSpec { bucket, isa, choices }
     };
     op.buckets.iter().flat_map(|bucket| ISAS.map(|isa| spec(bucket, isa))).collect()
@@ -115,9 +118,15 @@ pub(crate) fn effort(
     bucket: &[Interval],
     limits: SearchLimits,
 ) -> Effort {
-    let recorded = choice.filter(|it| it.tier == Tier::Exact);
-    let recorded = recorded.and_then(|it| it.record.bucket(bucket));
-    recorded.map_or_else(Effort::default, |it| it.effort(limits))
+    let Some(choice) = choice.filter(|it| it.tier == Tier::Exact) else {
+        return Effort::default();
+    };
+    let Some(recorded) = choice.record.bucket(bucket) else { return Effort::default() };
+    match recorded.effort(limits) {
+        effort if choice.is_as_used => effort,
+        // The search was for launches that find other operands in memory: it begins anew.
+        effort => Effort { seconds: 0.0, search: Search::Partial, ..effort },
+    }
 }
 
 /// A digest of everything the code of an op follows from, but for the generator.
@@ -148,6 +157,7 @@ impl Digest {
 
     pub(crate) fn add_choice(&mut self, choice: &Choice<'_>) {
         self.add(choice.tier.name());
+        self.add(if choice.is_as_used { "" } else { "measured otherwise" });
         let efforts = choice.record.buckets.iter();
         efforts.for_each(|it| self.add(&format!("{} {} {}", it.trials, it.seconds, it.complete)));
         self.add(&choice.entry.artifact);
@@ -172,19 +182,26 @@ pub fn realize<'a>(
 ) -> Result<Variant<'a>, Unsupported> {
     let dag = op.dag.specialize(spec.bucket);
     let VariantSpec { bucket, isa, .. } = *spec;
-    let (mut flawed, mut outdated): (_, Option<Variant<'_>>) = (None, None);
+    let (mut flawed, mut replayed): (_, Option<Variant<'_>>) = (None, None);
     for choice in &spec.choices {
         let measured = matches!(choice.tier, Tier::Exact | Tier::SameIsa);
-        if !measured && outdated.is_some() {
+        if let Some(it) = &replayed
+            && (!measured || it.choice.is_some_and(|it| it.clearly_beats(choice)))
+        {
             break;
         }
-        let Some(schedule) = schedule(op, choice, &dag) else {
+        let Some(mut schedule) = schedule(op, choice, &dag) else {
             // A schedule for other extents need not apply here; one for these does.
             flawed = flawed.or_else(|| measured.then_some(choice.path));
             continue;
         };
-        let Ok(generated) = tvmtune_cpu::generate(&schedule, isa) else { continue };
+        let Ok(mut generated) = tvmtune_cpu::generate(&schedule, isa) else { continue };
         let stale = measured && generated.artifact.to_string() != choice.entry.artifact;
+        if stale && choice.entry.source == Source::Default {
+            // The default schedule of today may be another one.
+            schedule = default::schedule(&dag, &plan_target.target(isa).into());
+            generated = tvmtune_cpu::generate(&schedule, isa)?;
+        }
         let (tier, choice) = (choice.tier, Some(*choice));
         let variant = Variant {
             bucket,
@@ -198,13 +215,14 @@ pub fn realize<'a>(
             generated,
         };
         if !stale {
-            let outdated = outdated.and_then(|it| it.choice).map(|it| it.path);
+            let outdated = replayed.and_then(|it| it.choice).map(|it| it.path);
             return Ok(Variant { flawed, outdated, ..variant });
         }
-        // Its time is that of other code: what was measured as it is now goes before it.
-        outdated = outdated.or(Some(variant));
+        // Its time is that of other code: what was measured as it is now, and was about as fast, goes
+        // before it.
+        replayed = replayed.or(Some(variant));
     }
-    if let Some(variant) = outdated {
+    if let Some(variant) = replayed.filter(|it| it.choice.is_some_and(|it| it.serves())) {
         return Ok(Variant { flawed, ..variant });
     }
     let schedule = default::schedule(&dag, &plan_target.target(isa).into());

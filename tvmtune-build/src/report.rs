@@ -45,8 +45,8 @@ pub enum TuningStatus {
     Similar,
     /// The default schedule, measured on this device; nothing else was tried.
     Confirmed,
-    /// Measured, but the code generator has changed since.
-    Stale,
+    /// Measured, but another release made other code of the same trace, which is replayed.
+    Replayed,
     /// A schedule that was measured for other extents.
     Transferred,
     /// The default schedule.
@@ -72,7 +72,7 @@ impl TuningStatus {
     /// Returns the status of a schedule of that tier, whose search got that far.
     pub fn new(tier: Tier, stale: bool, search: Search) -> Self {
         match (tier, search) {
-            (Tier::Exact | Tier::SameIsa, _) if stale => TuningStatus::Stale,
+            (Tier::Exact | Tier::SameIsa, _) if stale => TuningStatus::Replayed,
             (Tier::Exact, Search::Partial) => TuningStatus::Unfinished,
             (Tier::Exact, Search::DefaultOnly) => TuningStatus::Confirmed,
             (Tier::Exact, Search::Complete | Search::None) => TuningStatus::Exact,
@@ -82,25 +82,21 @@ impl TuningStatus {
         }
     }
 
-    /// Tells if there is no valid record: tuning can improve it.
+    /// Tells if no schedule was measured for these extents.
     pub fn is_miss(self) -> bool {
-        self == TuningStatus::Stale || self.is_untuned()
+        matches!(self, TuningStatus::Transferred | TuningStatus::Default)
     }
 
-    /// Tells if a build that may measure tunes it: what was searched in part goes on, and schedules of
-    /// a similar device are refined.
+    /// Tells if a build that may measure tunes it: what was searched in part goes on, schedules of a
+    /// similar device are refined, and replayed ones are measured again.
     pub fn wants_tuning(self) -> bool {
-        self.is_miss() || self.is_unfinished() || self == TuningStatus::Similar
+        let is_uncertain = matches!(self, TuningStatus::Similar | TuningStatus::Replayed);
+        self.is_miss() || self.is_unfinished() || is_uncertain
     }
 
     /// Tells if it was measured on this device, and its search goes on.
     pub fn is_unfinished(self) -> bool {
         matches!(self, TuningStatus::Unfinished | TuningStatus::Confirmed)
-    }
-
-    /// Tells if the schedule was not measured for these extents.
-    pub fn is_untuned(self) -> bool {
-        matches!(self, TuningStatus::Transferred | TuningStatus::Default)
     }
 
     /// Returns the spelling in reports.
@@ -110,7 +106,7 @@ impl TuningStatus {
             TuningStatus::Unfinished => "unfinished",
             TuningStatus::Similar => "similar device",
             TuningStatus::Confirmed => "default confirmed",
-            TuningStatus::Stale => "stale",
+            TuningStatus::Replayed => "replayed",
             TuningStatus::Transferred => "transferred",
             TuningStatus::Default => "default",
             TuningStatus::Portable => "portable",
@@ -122,7 +118,7 @@ impl TuningStatus {
         Self::Unfinished,
         Self::Similar,
         Self::Confirmed,
-        Self::Stale,
+        Self::Replayed,
         Self::Transferred,
         Self::Default,
         Self::Portable,
@@ -163,7 +159,7 @@ pub fn warning(
     trouble: Option<&str>,
 ) -> Option<String> {
     let concerns = |it: &OpReport| match resolution.mode {
-        Mode::Tune => it.status().is_miss() || it.status().is_unfinished(),
+        Mode::Tune => it.status().wants_tuning() && it.status() != TuningStatus::Similar,
         Mode::Use | Mode::Require => it.status().is_miss(),
         Mode::Off => false,
     };
@@ -233,10 +229,10 @@ mod tests {
 
     #[test]
     fn the_worse_of_both_devices_counts_if_something_can_be_done_about_it() {
-        use TuningStatus::{Default, Exact, Portable, Stale};
+        use TuningStatus::{Default, Exact, Portable, Replayed};
         let on = |cpu, gpu| OpReport { cpu, gpu, ..OpReport::default() }.status();
-        assert_eq!(on(Stale, None), Stale);
-        assert_eq!(on(Stale, Some(Exact)), Stale);
+        assert_eq!(on(Replayed, None), Replayed);
+        assert_eq!(on(Replayed, Some(Exact)), Replayed);
         assert_eq!(on(Exact, Some(Default)), Default);
         assert_eq!(on(Portable, Some(Default)), Default);
         assert_eq!(on(Portable, None), Portable);
@@ -292,7 +288,7 @@ mod tests {
 
     #[test]
     fn a_search_decides_if_a_measured_schedule_is_exact() {
-        use TuningStatus::{Confirmed, Default, Exact, Similar, Stale, Unfinished};
+        use TuningStatus::{Confirmed, Default, Exact, Replayed, Similar, Unfinished};
         let check = |tier, stale, search, status: TuningStatus, wants: bool, is_miss: bool| {
             let found = TuningStatus::new(tier, stale, search);
             assert_eq!(found, status);
@@ -301,7 +297,7 @@ mod tests {
         check(Tier::Exact, false, Search::Complete, Exact, false, false);
         check(Tier::Exact, false, Search::Partial, Unfinished, true, false);
         check(Tier::Exact, false, Search::DefaultOnly, Confirmed, true, false);
-        check(Tier::Exact, true, Search::Complete, Stale, true, true);
+        check(Tier::Exact, true, Search::Complete, Replayed, true, false);
         check(Tier::SameIsa, false, Search::None, Similar, true, false);
         check(Tier::Default, false, Search::None, Default, true, true);
     }

@@ -3,7 +3,7 @@
 //! In: the [`OpReport`] of a kernel. Out: one line, which the macro prints as an error where the
 //! kernel stands: only what is expanded is refused, and everything that is.
 
-use crate::report::OpReport;
+use crate::report::{OpReport, TuningStatus};
 
 /// Returns the reason why a kernel is refused; `None` if it has all that is required.
 pub(crate) fn refusal(report: &OpReport) -> Option<String> {
@@ -20,6 +20,10 @@ pub(crate) fn refusal(report: &OpReport) -> Option<String> {
         let why = format!("a schedule in `{}` makes other code than was measured", path.display());
         return refused(why, RESTORE);
     }
+    if report.cpu == TuningStatus::Replayed {
+        let why = "its record is of another release, or was edited: other code was measured";
+        return refused(why.to_owned(), "run `cargo tvmtune upgrade` and `cargo tvmtune accept`");
+    }
     if report.cpu.is_miss() {
         return refused(format!("it has no valid record ({})", report.cpu), TUNE);
     }
@@ -33,7 +37,6 @@ pub(crate) fn refusal(report: &OpReport) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::TuningStatus;
 
     #[test]
     fn a_refusal_says_why_and_what_to_do() {
@@ -43,8 +46,10 @@ mod tests {
             let text = refusal(&OpReport { name: "op".to_owned(), ..report }).expect("refused");
             assert!(text.contains("`op`") && texts.iter().all(|it| text.contains(it)), "{text}");
         };
-        let stale = OpReport { cpu: TuningStatus::Stale, ..OpReport::default() };
-        check(stale, ["(stale)", "cargo tvmtune tune"]);
+        let replayed = OpReport { cpu: TuningStatus::Replayed, ..OpReport::default() };
+        check(replayed, ["other code", "cargo tvmtune upgrade"]);
+        let untuned = OpReport { cpu: TuningStatus::Default, ..OpReport::default() };
+        check(untuned, ["(default)", "cargo tvmtune tune"]);
         let flawed = OpReport { flawed: Some("a.toml".into()), ..exact.clone() };
         check(flawed, ["`a.toml`", "restore"]);
         let outdated = OpReport { outdated: Some("a.toml".into()), ..exact.clone() };

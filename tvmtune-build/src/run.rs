@@ -139,6 +139,7 @@ fn lines(
     let healed = || bad.filter(|_| now.is_none()).map(|it| format!("{it} (this build did)"));
     let mut lines: Vec<String> = now.clone().or_else(healed).into_iter().collect();
     lines.extend(tuning.warning());
+    lines.extend(tuning.slower_records());
     let reports = build.counted(reports);
     if build.resolution.mode != Mode::Require {
         lines.extend(report::warning(&reports, &build.resolution, tuning.trouble()));

@@ -6,15 +6,17 @@ use serde::Serialize;
 use tvmtune_build::op::Op;
 use tvmtune_build::report::TuningStatus;
 use tvmtune_build::tune::session::OpBuckets;
+use tvmtune_ir::dsl::Residence;
+use tvmtune_ir::poly::Interval;
 use tvmtune_ir::target::{CpuTarget, Isa, Target};
-use tvmtune_space::default;
+use tvmtune_space::{default, operands};
 use tvmtune_tuner::cost::work::Work;
 use tvmtune_tuner::measure::{Exclusive, WorkerCommand};
 use tvmtune_tuner::outcome::{Outcome, Timing};
-use tvmtune_tuner::tune::{self, Bucket};
+use tvmtune_tuner::tune::{self, Bucket, Workload};
 
 use crate::Exit;
-use crate::cli::Bench;
+use crate::cli::{Bench, Operands};
 use crate::device_plan::{self, LOCK_LIMIT, PlannedVariant, for_each_device, runnable};
 use crate::records;
 use crate::render::{Table, latency};
@@ -29,6 +31,8 @@ struct BenchRow {
     extents: String,
     isa: String,
     tier: &'static str,
+    /// The parameters that launches found in memory, and not in a cache.
+    cold: Vec<String>,
     latency_us: f64,
     default_us: f64,
     samples: usize,
@@ -82,8 +86,12 @@ pub(crate) fn run(arguments: &Bench) -> Result<Exit> {
                 let variants = device_plan::variants(op, lookup, device, &isas, records.limits());
                 let extents = &arguments.variants.bucket;
                 for it in variants.iter().filter(|it| records::contains(op, it.bucket, extents)) {
-                    match time_side_by_side(op, it, target, &exclusive) {
-                        Ok(timings) => rows.push(row(op, it, &timings, shown)),
+                    let workload = workload(op, arguments.operands);
+                    match time_side_by_side(&workload, it, target, &exclusive) {
+                        Ok(timings) => rows.push(BenchRow {
+                            cold: cold(&workload, it.bucket, &target),
+                            ..row(op, it, &timings, shown)
+                        }),
                         Err(why) => eprintln!("warning: {} was not timed: {why}", op.name()),
                     }
                 }
@@ -100,18 +108,37 @@ pub(crate) fn run(arguments: &Bench) -> Result<Exit> {
     Ok(Exit::Done)
 }
 
+/// Returns the workload of an op, with its operands where they are asked to be.
+fn workload(op: &Op, operands: Option<Operands>) -> Workload {
+    let workload = OpBuckets { op, buckets: Vec::new() }.workload();
+    let Some(operands) = operands else { return workload };
+    let residence = match operands {
+        Operands::Cold => Residence::Cold,
+        Operands::Warm => Residence::Warm,
+    };
+    Workload { residence: vec![Some(residence); op.dag.params().count()], ..workload }
+}
+
+/// Returns the names of the parameters that launches in a bucket find in memory.
+fn cold(workload: &Workload, bucket: &[Interval], device: &Target) -> Vec<String> {
+    let dag = &workload.dag;
+    let largest: Vec<i64> = bucket.iter().map(|it| it.hi).collect();
+    let cold = operands::cold(dag, &largest, &workload.residence, device);
+    let cold = dag.params().zip(cold).filter(|(_, is_cold)| *is_cold);
+    cold.map(|(param, _)| dag.tensor(param).name.clone()).collect()
+}
+
 /// Times the schedule that a build would embed and the default one, interleaved; returns both.
 fn time_side_by_side(
-    op: &Op,
+    workload: &Workload,
     variant: &PlannedVariant<'_>,
     device: Target,
     exclusive: &Exclusive,
 ) -> Result<[Timing; 2], String> {
-    let default = default::schedule(&op.dag.specialize(variant.bucket), &device).trace;
+    let default = default::schedule(&workload.dag.specialize(variant.bucket), &device).trace;
     // On a GPU without recorded code the default schedule is compiled here.
     let planned = variant.trace.clone()?.unwrap_or_else(|| default.clone());
-    let workload = OpBuckets { op, buckets: Vec::new() }.workload();
-    let bucket = Bucket { workload: &workload, ranges: variant.bucket };
+    let bucket = Bucket { workload, ranges: variant.bucket };
     let outcomes = tune::bench(
         &tune::Bench { bucket, dims: None, target: device, rounds: ROUNDS },
         &[planned, default],
@@ -144,6 +171,7 @@ fn row(
         extents: records::extents(op, variant.bucket),
         isa: variant.platform.to_string(),
         tier: status.name(),
+        cold: Vec::new(),
         latency_us: ns / 1e3,
         default_us: default.median_ns() / 1e3,
         samples: timing.samples_ns().len(),
@@ -157,8 +185,9 @@ fn row(
 }
 
 fn table(rows: &[BenchRow]) -> Table {
-    let mut table =
-        Table::new(["kernel", "extents", "isa", "tier", "latency", "default", "speedup", "rate"]);
+    let mut table = Table::new([
+        "kernel", "extents", "isa", "tier", "cold", "latency", "default", "speedup", "rate",
+    ]);
     for it in rows {
         let rate = match (it.gflops, it.gbps) {
             (Some(rate), _) => format!("{rate:.1} GFLOP/s"),
@@ -169,6 +198,7 @@ fn table(rows: &[BenchRow]) -> Table {
             it.extents.clone(),
             it.isa.clone(),
             it.tier.to_owned(),
+            if it.cold.is_empty() { "-".to_owned() } else { it.cold.join(" ") },
             latency(it.latency_us * 1e3),
             latency(it.default_us * 1e3),
             format!("{:.2}x", it.default_us / it.latency_us),

@@ -94,7 +94,7 @@ fn missing(op: &Op, lookup: &Lookup, required: &[Isa], plan_target: &PlanTarget)
             [] => ISAS.map(status).into_iter().min().map(|it| ("any", it)).into_iter().collect(),
             _ => bad.collect(),
         };
-        let bad = bad.into_iter().filter(|(_, it)| it.is_miss());
+        let bad = bad.into_iter().filter(|(_, it)| it.is_miss() || *it == TuningStatus::Replayed);
         misses.extend(bad.map(|(isa, it)| format!("{}: {isa}: {it}", title())));
     }
     misses

@@ -6,8 +6,10 @@ use anstream::println;
 use anyhow::Result;
 use tvmtune_build::script::DECLARED;
 use tvmtune_build::tune::session;
+use tvmtune_ir::target::DeviceKey;
 use tvmtune_plan::database::Cache;
 use tvmtune_plan::device;
+use tvmtune_plan::record::Peaks;
 use tvmtune_tuner::compile::Nvrtc;
 
 use crate::Exit;
@@ -25,6 +27,7 @@ pub(crate) fn run() -> Result<Exit> {
     line("instructions", &isas.join(", "));
     line("threads", &target.threads.to_string());
     line("caches", &format!("L1 {} KiB, L2 {} KiB", target.l1_bytes >> 10, target.l2_bytes >> 10));
+    peaks(&target.key());
     gpu();
     load();
     cache();
@@ -39,6 +42,18 @@ pub(crate) fn run() -> Result<Exit> {
 
 fn line(what: &str, says: &str) {
     println!("{what:<13} {says}");
+}
+
+/// Says what this machine does at most.
+fn peaks(device: &DeviceKey) {
+    let Some(peaks) = Cache::discover().and_then(|it| it.peaks(device)) else {
+        line("peaks", "not measured yet: the first tuning does");
+        return;
+    };
+    let Peaks { product_gflops, l1_gbps, l2_gbps, l3_gbps, memory_gbps } = peaks;
+    line("peaks", &format!("{product_gflops:.0} GFLOP/s in products of f32, all threads"));
+    line("", &format!("L1 {l1_gbps:.0} GB/s, L2 {l2_gbps:.0} GB/s, one core"));
+    line("", &format!("L3 {l3_gbps:.0} GB/s, memory {memory_gbps:.0} GB/s, all threads"));
 }
 
 /// Says which GPU there is, and what compiles for it.

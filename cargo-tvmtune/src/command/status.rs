@@ -12,7 +12,7 @@ use tvmtune_build::plan::PlanTarget;
 use tvmtune_build::report::{OpReport, TuningStatus, rest, summary};
 use tvmtune_plan::database::{CacheUse, Choice, Lookup, StoreKind};
 use tvmtune_plan::device;
-use tvmtune_plan::record::SearchLimits;
+use tvmtune_plan::record::{SearchLimits, Tier};
 
 use crate::cli::Status;
 use crate::device_plan::{self, PlannedVariant};
@@ -35,6 +35,8 @@ struct StatusRow {
     seconds_left: f64,
     source: Option<&'static str>,
     device: Option<String>,
+    /// The machine where it was measured; `None` for this one.
+    measured_on: Option<String>,
     age_seconds: Option<u64>,
 }
 
@@ -107,8 +109,17 @@ fn row(
         seconds_left: if is_portable { 0.0 } else { effort.seconds_left(limits) },
         source: choice.map(|it| it.entry.source.name()),
         device: choice.map(|it| it.record.device.to_string()),
+        measured_on: choice.and_then(|it| elsewhere(&it)),
         age_seconds: choice.and_then(|it| age_seconds(lookup, &it)),
     }
+}
+
+/// Returns the machine where a schedule was measured, unless its times are those of this machine.
+fn elsewhere(choice: &Choice<'_>) -> Option<String> {
+    let host = &choice.record.provenance.host;
+    let threads = choice.entry.measured.as_ref()?.threads;
+    let threads = if threads == 1 { "1 thread".to_owned() } else { format!("{threads} threads") };
+    (choice.tier != Tier::Exact).then(|| format!("{host}, {threads}"))
 }
 
 /// Returns the age of a record of this machine; `None` for shipped records, whose files have the time
@@ -121,7 +132,16 @@ fn age_seconds(lookup: &Lookup, choice: &Choice<'_>) -> Option<u64> {
 
 fn table(rows: &[StatusRow]) -> Table {
     let mut table = Table::new([
-        "kernel", "extents", "isa", "tier", "latency", "found by", "trials", "time", "age",
+        "kernel",
+        "extents",
+        "isa",
+        "tier",
+        "latency",
+        "found by",
+        "trials",
+        "time",
+        "age",
+        "measured on",
     ]);
     for row in rows {
         let dash = || "-".to_owned();
@@ -135,6 +155,11 @@ fn table(rows: &[StatusRow]) -> Table {
             row.trials.to_string(),
             took(Duration::try_from_secs_f64(row.seconds).unwrap_or_default()),
             row.age_seconds.map_or_else(dash, |it| ago(Duration::from_secs(it))),
+            match (&row.measured_on, row.latency_us) {
+                (Some(elsewhere), _) => elsewhere.clone(),
+                (None, Some(_)) => "this machine".to_owned(),
+                (None, None) => dash(),
+            },
         ]);
     }
     table

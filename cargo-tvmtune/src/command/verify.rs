@@ -52,7 +52,7 @@ enum Verdict {
     /// Its code is the recorded one, and cannot be run here.
     Same,
     /// It makes other code than was recorded.
-    Stale,
+    Replayed,
     /// It does not apply, its files are damaged, or its code is wrong.
     Bad,
 }
@@ -78,7 +78,7 @@ pub(crate) fn run(arguments: &Verify) -> Result<Exit> {
             }
         }
     }
-    let n_refused = lines.iter().filter(|it| it.verdict >= Verdict::Stale).count();
+    let n_refused = lines.iter().filter(|it| it.verdict >= Verdict::Replayed).count();
     match arguments.json {
         true => println!("{}", serde_json::to_string_pretty(&lines)?),
         false => {
@@ -168,7 +168,10 @@ fn on_cpu(
 fn same(is_same: bool, note: String) -> (Verdict, String) {
     match is_same {
         true => (Verdict::Same, note),
-        false => (Verdict::Stale, "its trace makes other code by now; tune it again".to_owned()),
+        false => (
+            Verdict::Replayed,
+            "its trace makes other code by now; run `cargo tvmtune upgrade`".to_owned(),
+        ),
     }
 }
 
@@ -234,7 +237,7 @@ fn images(entry: &Entry, kernels: &[codegen::Entry], found: &StoredRecord) -> Re
 /// Returns the schedules that are not as recorded.
 fn table(lines: &[Line]) -> Table {
     let mut table = Table::new(["kernel", "extents", "isa", "verdict", "note", "record"]);
-    for it in lines.iter().filter(|it| it.verdict >= Verdict::Stale) {
+    for it in lines.iter().filter(|it| it.verdict >= Verdict::Replayed) {
         let file = Path::new(&it.record).file_name().unwrap_or_default();
         table.row([
             it.name.clone(),

@@ -24,6 +24,11 @@ pub fn detect() -> Option<CpuTarget> {
     })
 }
 
+/// Returns the size of the cache that cores share, in bytes, as far as Linux tells it.
+pub fn last_level_bytes() -> Option<u64> {
+    cache_bytes(Path::new("/sys/devices/system/cpu/cpu0/cache"), 3)
+}
+
 /// Returns the instruction sets that this process can run, best first.
 #[cfg(target_arch = "x86_64")]
 pub fn isas() -> Vec<Isa> {

@@ -21,6 +21,7 @@ mod exclusive;
 mod interface;
 mod job;
 mod measurer;
+pub mod peaks;
 mod pool;
 mod protocol;
 mod replay;

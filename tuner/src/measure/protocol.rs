@@ -130,6 +130,8 @@ pub(super) struct ParamSpec {
     pub(super) seed: u64,
     /// The number of rows that its elements index, if they index any.
     pub(super) rows: Option<u64>,
+    /// Timed launches find it in memory, and not in a cache.
+    pub(super) cold: bool,
 }
 
 /// A result, and its tolerance: `|a - b| <= abs + rel * |b|`.

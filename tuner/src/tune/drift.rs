@@ -135,6 +135,7 @@ mod tests {
             job: Job::default(),
             timing: timing(100e3),
             is_verified: true,
+            error: None,
         };
         let baseline = |candidate| DriftBaseline::new(candidate, Policy::default());
         let mut drift = baseline(candidate.clone()).unwrap();

@@ -6,7 +6,7 @@
 
 use tvmtune_plan::record::Source;
 
-use super::oracle::Judging;
+use super::oracle::{Judging, Verdict};
 use super::session::{Candidate, Context, Session};
 use crate::measure::MeasureError;
 
@@ -72,14 +72,19 @@ impl Session {
         seed: u64,
         ctx: &mut Context<'_>,
     ) -> Result<Vec<Candidate>, MeasureError> {
-        while let Some(first) = finalists.first() {
+        while let Some(first) = finalists.first_mut() {
             let oracle = &mut ctx.shared.oracle;
             let judging = Judging { seed: seed ^ 0x5eed, limit: self.judging };
-            if oracle.is_correct(&self.task, &first.job, judging, ctx.measurer)? {
-                break;
+            match oracle.verdict(&self.task, &first.job, judging, ctx.measurer)? {
+                Verdict::Correct { error } => {
+                    first.error = error;
+                    break;
+                }
+                Verdict::Wrong => {
+                    self.failures += 1;
+                    finalists.remove(0);
+                }
             }
-            self.failures += 1;
-            finalists.remove(0);
         }
         Ok(finalists)
     }

@@ -43,6 +43,9 @@ pub struct Trial {
     pub artifact: String,
     /// Its outcome.
     pub outcome: Outcome,
+    /// The parameters that its launches found in memory, as records name them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cold: Option<Vec<u32>>,
     /// The slowdown of the machine since the task began; large ones are corrected in the outcome.
     #[serde(default = "one")]
     pub slowdown: f64,
@@ -139,6 +142,7 @@ mod tests {
             sketch: "tile".to_owned(),
             choices: vec![1, 2],
             parent: vec![1, 1],
+            cold: None,
             slowdown: 1.5,
             trace: vec!["inline s0".to_owned()],
             artifact: "00".to_owned(),

@@ -3,6 +3,7 @@
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use tvmtune_plan::record::{Ancestor, GENERATOR, Source};
+use tvmtune_space::operands;
 
 use super::code::Code;
 use super::drift::DriftBaseline;
@@ -64,6 +65,7 @@ impl Session {
                         job,
                         timing,
                         is_verified,
+                        error: None,
                     });
                 }
                 outcome
@@ -113,6 +115,7 @@ impl Session {
             trace: lines(&proposed.trace),
             artifact,
             outcome,
+            cold: operands::recorded(&self.task.cold, self.task.platform()),
             slowdown: self.slowdown,
             generate_ms: proposed.generate_ms,
             measure_ms,

@@ -1,11 +1,11 @@
 //! The beginning of a session: the default schedule, and what earlier sessions recorded.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-use tvmtune_plan::record::{Entry, GENERATOR, Source};
+use tvmtune_plan::record::{Entry, GENERATOR, Source, Tier};
 use tvmtune_schedule::Instruction;
-use tvmtune_space::default;
+use tvmtune_space::{default, operands};
 
 use super::budget::Budget;
 use super::drift::DriftBaseline;
@@ -72,6 +72,8 @@ impl Session {
             received: Received::default(),
             reference,
             measured: BTreeMap::new(),
+            recorded: None,
+            replaced: BTreeSet::new(),
             origins: BTreeMap::new(),
             drift: None,
             slowdown: 1.0,
@@ -109,8 +111,10 @@ impl Session {
     /// Observes the logged trials of earlier sessions, which took at least the wall time `spent`.
     pub(super) fn resume(&mut self, trials: &[Trial], spent: Duration) {
         let (isa, bucket) = (self.task.platform().to_string(), self.task.bucket_key());
-        let is_of_task =
-            |it: &&Trial| it.generator == GENERATOR && it.isa == isa && it.bucket == bucket;
+        let cold = operands::recorded(&self.task.cold, self.task.platform());
+        let is_of_task = |it: &&Trial| {
+            it.generator == GENERATOR && it.isa == isa && it.bucket == bucket && it.cold == cold
+        };
         let mut logged = Duration::ZERO;
         let mut best_ns = f64::INFINITY;
         for trial in trials.iter().filter(is_of_task) {
@@ -142,10 +146,11 @@ impl Session {
         (fits && lines(&self.space.instructions(&point)) == trial.trace).then_some(point)
     }
 
-    /// Measures recorded schedules, as if a strategy had proposed them.
+    /// Measures recorded schedules, the best of which has that tier, as if a strategy had proposed them.
     pub(super) fn measure_recorded(
         &mut self,
         entries: &[Entry],
+        tier: Tier,
         ctx: &mut Context<'_>,
     ) -> Result<(), MeasureError> {
         for entry in entries {
@@ -153,6 +158,15 @@ impl Session {
                 entry.trace.iter().map(|it| it.parse()).collect();
             if let Ok(trace) = parsed {
                 let code = ctx.timed(Activity::Generating, |_| self.task.build(&trace));
+                if let Ok(code) = &code {
+                    // A schedule for other ranges of the dimensions promises nothing.
+                    if matches!(tier, Tier::Exact | Tier::SameIsa) {
+                        self.recorded.get_or_insert_with(|| code.artifact.clone());
+                    }
+                    if code.artifact != entry.artifact {
+                        self.replaced.insert(entry.artifact.clone());
+                    }
+                }
                 // A trace that replays becomes a point, so that it has neighbors.
                 let target = self.task.target();
                 let point = code

@@ -80,6 +80,15 @@ pub(super) struct Judging {
     pub(super) limit: Duration,
 }
 
+/// The verdict on a candidate.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Verdict {
+    /// Its results are right: the largest difference is that share of the tolerance, where it ran.
+    Correct { error: Option<f64> },
+    /// Its results are wrong, or it failed.
+    Wrong,
+}
+
 /// One case of several, and the time limit of computing its results.
 #[derive(Clone, Copy)]
 struct Wanted<'a> {
@@ -144,7 +153,8 @@ impl Oracle {
         let exact = |_| (0.0, 0.0);
         if !measurer.runs_code() {
             // Logged outcomes were verified when they were measured.
-            let cases = vec![CaseSpec::new(&task.dag, &dims[0], seed, &exact)];
+            let cases =
+                vec![CaseSpec::new(&task.dag, &dims[0], seed, &exact).with_cold(&task.cold)];
             return Ok(Ok(Reference { cases, expected: Vec::new() }));
         }
         let clock = Instant::now();
@@ -172,34 +182,38 @@ impl Oracle {
                 let output = task.dag.outputs.iter().position(|it| *it == id).unwrap_or(0);
                 expected.allowed[output]
             };
-            CaseSpec::new(&task.dag, case.dims(), seed, &allowed)
+            CaseSpec::new(&task.dag, case.dims(), seed, &allowed).with_cold(&task.cold)
         };
         let cases = cases.iter().zip(&expected).map(with_tolerance).collect();
         Ok(Ok(Reference { cases, expected }))
     }
 
-    /// Returns whether a candidate is correct on arguments drawn from another seed, at the extents where it
+    /// Compares the results of a candidate on arguments drawn from another seed, at the extents where it
     /// is timed: in all elements of a small program, else in a sample.
-    pub(super) fn is_correct(
+    pub(super) fn verdict(
         &mut self,
         task: &Task,
         job: &Job,
         judging: Judging,
         measurer: &mut dyn Measure,
-    ) -> Result<bool, MeasureError> {
+    ) -> Result<Verdict, MeasureError> {
         if !measurer.runs_code() {
-            return Ok(true);
+            return Ok(Verdict::Correct { error: None });
         }
         let Judging { seed, limit } = judging;
         let case = CaseSpec::new(&task.dag, &task.dims()[0], seed, &|_| (0.0, 0.0));
         measurer.set_up(std::slice::from_ref(&case), None)?;
         let results = measurer.evaluate(job, 0)?.ok().and_then(|it| case.results(&it));
-        let Some(results) = results else { return Ok(false) };
+        let Some(results) = results else { return Ok(Verdict::Wrong) };
         let (params, scalars) = (case.params(), case.scalars());
         let inputs = inputs(task, &case, &params, &scalars);
-        Ok(match self.is_interpreted(&task.dag, case.dims(), limit) {
-            true => sample::difference(&inputs, &results).is_none(),
-            false => sample::sampled(&inputs, &results, limit).is_none(),
+        let compared = match self.is_interpreted(&task.dag, case.dims(), limit) {
+            true => sample::difference(&inputs, &results),
+            false => sample::sampled(&inputs, &results, limit),
+        };
+        Ok(match compared {
+            Ok(error) => Verdict::Correct { error: Some(error) },
+            Err(_) => Verdict::Wrong,
         })
     }
 
@@ -268,8 +282,8 @@ impl Oracle {
             let (params, scalars) = (case.params(), case.scalars());
             let left = limit.saturating_sub(clock.elapsed());
             match sample::sampled(&inputs(task, case, &params, &scalars), &arrays, left) {
-                None => return Ok(Ok(Results { arrays, bytes })),
-                Some(mismatch) => why = format!("the reference kernel is wrong: {mismatch}"),
+                Ok(_) => return Ok(Ok(Results { arrays, bytes })),
+                Err(mismatch) => why = format!("the reference kernel is wrong: {mismatch}"),
             }
         }
         Ok(Err(why))
@@ -301,7 +315,7 @@ impl Oracle {
 
 /// Compares the results of a case with the definition; returns the first mismatch.
 pub(super) fn first_mismatch(task: &Task, case: &CaseSpec, results: &[Array]) -> Option<String> {
-    sample::difference(&inputs(task, case, &case.params(), &case.scalars()), results)
+    sample::difference(&inputs(task, case, &case.params(), &case.scalars()), results).err()
 }
 
 /// Returns the arguments of a case, in the form that the evaluation of samples needs.

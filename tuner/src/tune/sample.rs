@@ -43,27 +43,46 @@ pub struct Inputs<'a> {
 }
 
 /// Compares results with the definition, in all elements of a small program, else in a sample; returns
-/// the first mismatch.
+/// the largest difference, as a share of the tolerance.
+///
+/// # Errors
+///
+/// The first mismatch.
 ///
 /// # Panics
 ///
 /// If arguments or results are not those of the program at these extents.
-pub fn difference(inputs: &Inputs<'_>, results: &[Array]) -> Option<String> {
+pub fn difference(inputs: &Inputs<'_>, results: &[Array]) -> Result<f64, String> {
     let Inputs { dag, dims, params, scalars, tolerance } = *inputs;
     if n_operations(dag, dims) > MAX_INTERPRETED {
         return sampled(inputs, results, SAMPLE_TIME);
     }
     let expected = tvmtune_ir::interp::run(dag, dims, params, scalars);
-    results.iter().zip(&expected).find_map(|(result, expected)| {
+    let mut largest: f64 = 0.0;
+    for (result, expected) in results.iter().zip(&expected) {
         let (rel, abs) = allowed(tolerance, expected);
-        result.max_error(expected, rel, abs).map(|it| it.to_string())
-    })
+        if let Some(mismatch) = result.max_error(expected, rel, abs) {
+            return Err(mismatch.to_string());
+        }
+        let shares = (0..result.len()).map(|n| share(result.get(n), expected.get(n), rel, abs));
+        largest = shares.fold(largest, f64::max);
+    }
+    Ok(largest)
 }
 
 /// Compares a sample of the results with the definition, as large as a time limit allows; returns the
-/// first mismatch.
-pub(super) fn sampled(inputs: &Inputs<'_>, results: &[Array], limit: Duration) -> Option<String> {
+/// largest difference, as a share of the tolerance.
+///
+/// # Errors
+///
+/// The first mismatch.
+pub(super) fn sampled(
+    inputs: &Inputs<'_>,
+    results: &[Array],
+    limit: Duration,
+) -> Result<f64, String> {
     let Inputs { dag, dims, params, scalars, tolerance } = *inputs;
+    let mut largest: f64 = 0.0;
     let mut elements = Elements::new(dag, dims, params, scalars);
     for (id, result) in dag.outputs.iter().zip(results) {
         let clock = Instant::now();
@@ -75,13 +94,15 @@ pub(super) fn sampled(inputs: &Inputs<'_>, results: &[Array], limit: Duration) -
                 break;
             }
             let (got, want) = (result.get(flat), elements.get(*id, flat));
-            if !agrees(got, want, rel, abs) {
+            let share = share(got, want, rel, abs);
+            if share > 1.0 {
                 let (got, want) = (got.to_f64(), want.to_f64());
-                return Some(format!("element {flat} is {got}, not {want}"));
+                return Err(format!("element {flat} is {got}, not {want}"));
             }
+            largest = largest.max(share);
         }
     }
-    None
+    Ok(largest)
 }
 
 /// Returns the indices to compare: both ends, then random ones, each with its neighbor and with the
@@ -102,13 +123,17 @@ fn sample_indices(result: &Array) -> Vec<usize> {
     indices
 }
 
-/// Tells if a value is within the tolerance of the expected one.
-fn agrees(got: Number, want: Number, rel: f64, abs: f64) -> bool {
+/// Returns the difference of a value from the expected one, as a share of the tolerance; infinite if
+/// nothing bounds it.
+fn share(got: Number, want: Number, rel: f64, abs: f64) -> f64 {
     match (got, want) {
+        (Number::Float(a), Number::Float(b)) if a == b || (a.is_nan() && b.is_nan()) => 0.0,
         (Number::Float(a), Number::Float(b)) => {
-            a == b || (a.is_nan() && b.is_nan()) || (a - b).abs() <= abs + rel * b.abs()
+            let share = (a - b).abs() / (abs + rel * b.abs());
+            if share.is_nan() { f64::INFINITY } else { share }
         }
-        (a, b) => a == b,
+        (a, b) if a == b => 0.0,
+        _ => f64::INFINITY,
     }
 }
 
@@ -157,7 +182,7 @@ mod tests {
         let inputs =
             Inputs { dag: &dag, dims: &dims, params: &params, scalars: &scalars, tolerance };
         let right = tvmtune_ir::interp::run(&dag, &dims, &params, &scalars);
-        assert_eq!(sampled(&inputs, &right, SAMPLE_TIME), None);
+        assert_eq!(sampled(&inputs, &right, SAMPLE_TIME), Ok(0.0));
         let last = right[0].len() - 1;
         for index in [0, last] {
             let mut wrong = right.clone();
@@ -166,7 +191,7 @@ mod tests {
             // The ends are compared even if there is no time.
             for limit in [SAMPLE_TIME, Duration::ZERO] {
                 let mismatch = sampled(&inputs, &wrong, limit);
-                assert!(mismatch.is_some_and(|it| it.starts_with(&format!("element {index} "))));
+                assert!(mismatch.is_err_and(|it| it.starts_with(&format!("element {index} "))));
             }
         }
     }
@@ -189,7 +214,7 @@ mod tests {
         let small = Array::from_f32(&[3], vec![2e-5, 1e-5, 3e-5]);
         let (rel, abs) = allowed(Tolerance { rel, abs }, &small);
         let zero = Number::Float(0.0);
-        assert!((0..3).all(|it| !agrees(zero, small.get(it), rel, abs)));
+        assert!((0..3).all(|it| share(zero, small.get(it), rel, abs) > 1.0));
         let nothing = Array::zeros(DType::F32, &[3]);
         assert_eq!(allowed(Tolerance { rel: 1e-4, abs: 1e-4 }, &nothing), (1e-4, 1e-4));
     }
@@ -198,9 +223,10 @@ mod tests {
     fn where_terms_cancel_the_size_of_the_others_counts() {
         let reference = Array::from_f32(&[4], vec![100.0, -100.0, 100.0, 0.0]);
         let (rel, abs) = allowed(Tolerance { rel: 1e-4, abs: 0.0 }, &reference);
-        assert!(agrees(Number::Float(5e-3), Number::Float(0.0), rel, abs));
-        assert!(!agrees(Number::Float(2e-2), Number::Float(0.0), rel, abs));
-        assert!(agrees(Number::Float(f64::NAN), Number::Float(f64::NAN), rel, abs));
-        assert!(!agrees(Number::Float(f64::NAN), Number::Float(0.0), rel, abs));
+        let share = |got, want| share(Number::Float(got), Number::Float(want), rel, abs);
+        assert!((0.3..1.0).contains(&share(5e-3, 0.0)));
+        assert!(share(2e-2, 0.0) > 1.0);
+        assert_eq!(share(f64::NAN, f64::NAN), 0.0);
+        assert!(share(f64::NAN, 0.0).is_infinite() && share(f64::INFINITY, 0.0).is_infinite());
     }
 }

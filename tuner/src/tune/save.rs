@@ -2,7 +2,11 @@
 //! code.
 
 use tvmtune_plan::database::{DatabaseError, Files};
-use tvmtune_plan::record::{Ancestor, End, Entry, GENERATOR, KEPT_PER_ISA, Record, Source, schema};
+use tvmtune_plan::record::{
+    Ancestor, End, Entry, GENERATOR, KEPT_PER_ISA, Measured, Record, Source, schema,
+};
+
+use tvmtune_space::operands;
 
 use super::event::Event;
 use super::options::Reuse;
@@ -43,6 +47,16 @@ impl Tuner<'_> {
             let bucket = record.bucket_mut(&session.task.bucket);
             // A bucket counts the effort for the device's own instruction set.
             let is_own = session.task.target() == options.device;
+            let n_known = bucket.schedules.len();
+            entries.first().into_iter().for_each(|it| bucket.drop_measured_otherwise(it));
+            bucket.schedules.retain(|it| !session.replaced.contains(&it.artifact));
+            if is_own && bucket.schedules.len() < n_known {
+                // The search for another question does not count.
+                (bucket.trials, bucket.seconds, bucket.complete) = (0, 0.0, false);
+            }
+            if workload.weight != 1.0 {
+                bucket.weight = Some(workload.weight);
+            }
             if is_own {
                 bucket.trials = bucket.trials.max(session.trials);
                 bucket.seconds = bucket.seconds.max(tenths(session.spent.as_secs_f64()));
@@ -85,17 +99,29 @@ fn add_images(
     }
 }
 
+/// Rounds to a thousandth.
+fn thousandths(share: f64) -> f64 {
+    (share * 1000.0).round() / 1000.0
+}
+
 /// Returns the entries of a record: the best few candidates, and the default schedule.
 fn entries(session: &Session, candidates: &[&Candidate]) -> Vec<Entry> {
     let default = candidates.iter().copied().find(|it| it.source == Source::Default);
     let ancestor = |it: &Candidate| Ancestor::new(it.source, tenths(it.timing.median_ns()));
     let dims: Vec<i64> = session.task.bucket.iter().map(|it| it.hi).collect();
+    let conditions = |it: &Candidate| Measured {
+        dims: dims.clone(),
+        threads: it.threads,
+        cold: operands::recorded(&session.task.cold, session.task.platform()),
+        error: it.error.map(thousandths),
+        ..Measured::default()
+    };
     let entry = |it: &Candidate| Entry {
         platform: session.task.platform(),
         artifact: it.artifact.clone(),
         source: it.source,
         trace: lines(&it.trace),
-        measured: Some(it.timing.to_measured(&dims, it.threads)),
+        measured: Some(it.timing.to_measured(conditions(it))),
         lineage: if it.source == Source::Default {
             Vec::new()
         } else {

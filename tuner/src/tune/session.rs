@@ -3,7 +3,7 @@
 //! Rounds, transfers, the drift baseline and the final ranking are files of their own, which extend
 //! [`Session`] or keep its candidates; so they and this file refer to each other.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use tvmtune_plan::record::Source;
@@ -62,6 +62,8 @@ pub(super) struct Candidate {
     pub(super) timing: Timing,
     /// Set if its results were right on all cases, and not on the first one only.
     pub(super) is_verified: bool,
+    /// The largest difference of its results, as a share of the tolerance, if it was looked for.
+    pub(super) error: Option<f64>,
 }
 
 /// The origin of a measured point.
@@ -102,6 +104,11 @@ pub(super) struct Session {
     pub(super) reference: Reference,
     /// The outcomes of code by its identity: different points may have the same code.
     pub(super) measured: BTreeMap<String, Outcome>,
+    /// The identity of the code of the best recorded schedule.
+    pub(super) recorded: Option<String>,
+    /// The identities of recorded code that another release made of its trace: the code that the trace
+    /// makes now takes its place.
+    pub(super) replaced: BTreeSet<String>,
     /// The origins of measured points.
     pub(super) origins: BTreeMap<Point, Origin>,
     pub(super) drift: Option<DriftBaseline>,
@@ -175,6 +182,15 @@ impl Session {
         let is_short = searched < FIRST_SEARCH * self.opening;
         let is_small = self.trials < self.first_trial + ROUND as u64;
         !self.is_done() && (is_short || is_small && searched < MAX_FIRST_ROUND)
+    }
+
+    /// Returns the latency of the best schedule that was recorded before: as ranked, or else as it was
+    /// measured first.
+    pub(super) fn recorded_ns(&self, ranked: &[Candidate]) -> Option<f64> {
+        let recorded = self.recorded.as_ref()?;
+        let ranked = ranked.iter().find(|it| it.artifact == *recorded);
+        let measured = || Some(self.measured.get(recorded)?.timing()?.min_ns());
+        ranked.map(|it| it.timing.typical_ns()).or_else(measured)
     }
 
     /// Plans the final ranking.

@@ -4,10 +4,12 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use tvmtune_ir::dag::{Dag, print};
+use tvmtune_ir::dsl::Residence;
 use tvmtune_ir::poly::Interval;
 use tvmtune_ir::target::{Platform, Target};
 use tvmtune_ir::workload;
 use tvmtune_schedule::Instruction;
+use tvmtune_space::operands;
 
 use super::code::{Builder, Code};
 use super::event::TaskName;
@@ -27,6 +29,8 @@ pub struct Workload {
     pub buckets: Vec<Vec<Interval>>,
     /// The tolerance of a result `a` with reference `b`: `|a - b| <= abs + rel * |b|`.
     pub tolerance: Tolerance,
+    /// For each parameter, the place where a launch finds it, as far as the program says.
+    pub residence: Vec<Option<Residence>>,
     /// Its number of runs, relative to others.
     pub weight: f64,
 }
@@ -62,6 +66,8 @@ pub(super) struct Task {
     /// The program, specialized to these ranges.
     pub(super) dag: Arc<Dag>,
     pub(super) tolerance: Tolerance,
+    /// For each parameter, true if timed launches find it in memory, and not in a cache.
+    pub(super) cold: Vec<bool>,
     pub(super) weight: f64,
     /// Its share of the budget of a task.
     pub(super) share: f64,
@@ -69,10 +75,10 @@ pub(super) struct Task {
 }
 
 impl Workload {
-    /// Creates a workload of weight 1.
+    /// Creates a workload of weight 1, whose parameters are where their sizes tell.
     pub fn new(dag: Dag, buckets: Vec<Vec<Interval>>, tolerance: Tolerance) -> Self {
         let (id, text) = (workload::id(&dag).to_string(), print::canonical(&dag));
-        Self { dag, id, text, buckets, tolerance, weight: 1.0 }
+        Self { dag, id, text, buckets, tolerance, residence: Vec::new(), weight: 1.0 }
     }
 }
 
@@ -80,12 +86,15 @@ impl Task {
     /// Creates the task of a workload that is the first of its run, with a full share.
     pub(super) fn new(workload: &Workload, bucket: &[Interval], builder: &Builder) -> Self {
         let dims = workload.dag.dims.iter().zip(bucket);
+        let hi: Vec<i64> = bucket.iter().map(|it| it.hi).collect();
+        let cold = operands::cold(&workload.dag, &hi, &workload.residence, &builder.target());
         Self {
             workload: 0,
             bucket: bucket.to_vec(),
             builder: builder.clone(),
             dag: Arc::new(workload.dag.specialize(bucket)),
             tolerance: workload.tolerance,
+            cold,
             weight: workload.weight,
             share: 1.0,
             name: TaskName {

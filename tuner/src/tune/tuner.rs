@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use tvmtune_ir::target::DeviceKey;
 use tvmtune_plan::database::{Cache, Database, DatabaseError, folder_name};
 use tvmtune_plan::record::{KEPT_PER_ISA, Source, Tier};
+use tvmtune_space::operands;
 
 use super::budget::Budget;
 use super::code::{Builder, BuilderError};
@@ -162,14 +163,15 @@ impl Tuner<'_> {
         }
         let workload = &self.workloads[task.workload];
         let lookup = self.database.get(&workload.id, &workload.dag.name, &workload.text);
-        let choices = lookup.choices(&self.device, &task.bucket, task.platform());
+        let cold = operands::recorded(&task.cold, task.platform());
+        let choices = lookup.choices(&self.device, &task.bucket, task.platform(), cold.as_deref());
         let others = choices.iter().filter(|it| it.entry.source != Source::Default);
         let recorded = Recorded {
             tier: choices.first().map_or(tier, |it| it.tier),
             entries: others.take(KEPT_PER_ISA).map(|it| it.entry.clone()).collect(),
             // A bucket counts the effort for the first target.
             effort: match choices.first() {
-                Some(it) if it.tier == Tier::Exact && task.share >= 1.0 => {
+                Some(it) if it.tier == Tier::Exact && it.is_as_used && task.share >= 1.0 => {
                     let bucket = it.record.bucket(&task.bucket);
                     let seconds = bucket.map_or(0.0, |it| it.seconds);
                     let spent = Duration::try_from_secs_f64(seconds).unwrap_or_default();
@@ -245,7 +247,7 @@ impl Tuner<'_> {
                 Err(why) => return Ok(Err(why)),
             };
             session.resume(&logged, recorded.effort.1);
-            session.measure_recorded(&entries, ctx)?;
+            session.measure_recorded(&entries, recorded.tier, ctx)?;
             Ok(Ok(session))
         })?;
         Ok(opened.map(|mut session| {
@@ -304,6 +306,7 @@ impl Tuner<'_> {
             task: session.task.name.clone(),
             default_ns: default.timing.typical_ns(),
             best_ns: best.timing.typical_ns(),
+            recorded_ns: session.recorded_ns(&ranked),
             source: best.source,
             trials: session.trials,
             seconds: session.spent.as_secs_f64(),

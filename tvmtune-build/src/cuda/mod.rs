@@ -125,7 +125,8 @@ pub fn variant_specs<'a>(
     targets: &[GpuTarget],
 ) -> Vec<VariantSpec<'a>> {
     let spec = |bucket: &'a Vec<Interval>, target: &GpuTarget| {
-        let choices = lookup.choices(&target.key(), bucket, target.arch);
+        let cold = op.cold_operands(bucket, &(*target).into());
+        let choices = lookup.choices(&target.key(), bucket, target.arch, cold.as_deref());
         VariantSpec { bucket, target: *target, choices }
     };
     op.buckets.iter().flat_map(|it| targets.iter().map(move |target| spec(it, target))).collect()

@@ -45,12 +45,24 @@ pub(super) struct Answer {
     pub(super) n_tuned: usize,
     /// Ops that can't be tuned, with any budget.
     pub(super) failures: Vec<Failure>,
+    /// Ops whose recorded schedules are slower than the default ones on this machine.
+    #[serde(default)]
+    pub(super) slower: Vec<SlowerRecord>,
     /// The error that stopped tuning.
     pub(super) trouble: Option<String>,
     /// The key of this machine's GPU, if that was asked for.
     pub(super) gpu: Option<String>,
     /// The reason why there is none.
     pub(super) no_gpu: Option<String>,
+}
+
+/// An op whose recorded schedule is slower than the default one on this machine.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct SlowerRecord {
+    /// The function's name.
+    pub(super) name: String,
+    /// Its latency relative to that of the default schedule.
+    pub(super) ratio: f64,
 }
 
 /// An op that can't be tuned.

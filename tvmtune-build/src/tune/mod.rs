@@ -27,7 +27,7 @@ use crate::report::OpReport;
 use crate::script::Script;
 
 pub use child::installed_tool;
-use job::{Answer, Job, Wanted};
+use job::{Answer, Job, SlowerRecord, Wanted};
 
 /// The result of tuning for a build.
 #[derive(Debug, Default)]
@@ -52,6 +52,22 @@ impl Tuning {
     /// Returns what stopped tuning before its budget was spent.
     pub(crate) fn trouble(&self) -> Option<&str> {
         self.answer.trouble.as_deref()
+    }
+
+    /// Returns the line about recorded schedules that are slower here than the default ones; `None`
+    /// without any.
+    pub(crate) fn slower_records(&self) -> Option<String> {
+        let slower = &self.answer.slower;
+        let SlowerRecord { name, ratio } =
+            slower.iter().max_by(|a, b| a.ratio.total_cmp(&b.ratio))?;
+        let more = match slower.len() - 1 {
+            0 => String::new(),
+            n => format!(", and {n} more are slower"),
+        };
+        Some(format!(
+            "tvmtune: the recorded schedule of `{name}` takes {ratio:.1} times as long here as the \
+             default one{more}; this build takes what it measured"
+        ))
     }
 
     /// Returns the line about ops that can't be tuned; `None` without any.
@@ -115,8 +131,11 @@ pub(crate) fn misses(
 fn missing_on_cpu(op: &Op, lookup: &Lookup, plan_target: &PlanTarget) -> Vec<usize> {
     let variant_specs = plan::variant_specs(op, lookup, plan_target);
     let of_isa = variant_specs.iter().filter(|it| it.isa == plan_target.isa());
-    let limits = plan_target.limits;
-    missing(of_isa.map(|it| is_searched(it.choices.first(), it.bucket, limits)))
+    let is_tuned = |it: &plan::VariantSpec<'_>| {
+        let variant = plan::realize(op, it, plan_target);
+        variant.is_ok_and(|it| !it.status(plan_target.limits).wants_tuning())
+    };
+    missing(of_isa.map(is_tuned))
 }
 
 fn missing_on_gpu(

@@ -7,18 +7,18 @@ use std::io::{Read, Write};
 use std::time::{Duration, Instant};
 
 use tvmtune_ir::target::{GpuTarget, Target};
-use tvmtune_plan::database::{CacheUse, Database, SearchDirs};
+use tvmtune_plan::database::{Cache, CacheUse, Database, SearchDirs};
 use tvmtune_plan::device;
 use tvmtune_plan::handoff::ROLE;
-use tvmtune_plan::record::Provenance;
-use tvmtune_tuner::measure::{Exclusive, ExclusiveError, Measurer, WorkerCommand, worker};
+use tvmtune_plan::record::{Peaks, Provenance};
+use tvmtune_tuner::measure::{Exclusive, ExclusiveError, Measurer, WorkerCommand, peaks, worker};
 use tvmtune_tuner::parallel::n_cores;
 use tvmtune_tuner::tune::{
     self, Event, Hardware, Options, ProgressFile, Recipe, Reuse, Summary, TuneError, Workload,
 };
 
 use super::child::ROLE_TUNE;
-use super::job::{Answer, Failure, Job, Wanted};
+use super::job::{Answer, Failure, Job, SlowerRecord, Wanted};
 use super::jobserver::HeldTokens;
 use crate::config::Budget;
 use crate::op::Op;
@@ -59,6 +59,10 @@ pub enum SessionError {
     Tune(#[from] TuneError),
 }
 
+/// The latency of a recorded schedule, relative to the default one, from which it is said to be slower:
+/// beyond what measurements of seconds differ by.
+const SLOWER: f64 = 1.1;
+
 /// The seed of all random choices.
 const SEED: u64 = 1;
 
@@ -94,7 +98,7 @@ pub fn run(
         hardware: Hardware::Worker(WorkerCommand::this_executable()?),
         n_threads: n_cores(),
         recipe: Recipe::default(),
-        provenance: provenance(),
+        provenance: Provenance { peaks: peaks(cache, request.device, &exclusive)?, ..provenance() },
     };
     let workloads: Vec<Workload> = request.ops.iter().map(OpBuckets::workload).collect();
     let waited = clock.elapsed();
@@ -139,6 +143,7 @@ impl OpBuckets<'_> {
             text: op.text.clone(),
             buckets: buckets.iter().filter_map(bucket).collect(),
             tolerance: tune::Tolerance { rel: op.tolerance.rel, abs: op.tolerance.abs },
+            residence: op.residence.clone(),
             weight: 1.0,
         }
     }
@@ -151,7 +156,20 @@ pub fn provenance() -> Provenance {
     Provenance {
         tool: concat!("tvmtune ", env!("CARGO_PKG_VERSION")).to_owned(),
         host: model.map_or(std::env::consts::ARCH, |(_, it)| it.trim()).to_owned(),
+        peaks: None,
     }
+}
+
+/// Returns what the CPU of this machine does at most.
+fn peaks(
+    cache: &Cache,
+    device: Target,
+    exclusive: &Exclusive,
+) -> Result<Option<Peaks>, SessionError> {
+    let Target::Cpu(cpu) = device else { return Ok(None) };
+    let worker = WorkerCommand::this_executable()?;
+    let peaks = peaks::of_this_machine(cache, &cpu, worker, exclusive);
+    Ok(peaks.map_err(TuneError::from)?)
 }
 
 /// Serves as a worker or tunes for a build script, if this process was started for that; tells if it
@@ -246,6 +264,12 @@ impl Answer {
         };
         self.n_tuned += summary.results.len();
         self.failures.extend(summary.skipped.iter().map(failure));
+        let slower = |it: &tune::TaskResult| {
+            let ratio = it.recorded_ns? / it.default_ns;
+            let name = it.task.program.clone();
+            (ratio > SLOWER).then_some(SlowerRecord { name, ratio })
+        };
+        self.slower.extend(summary.results.iter().filter_map(slower));
     }
 }
 

@@ -13,7 +13,7 @@ use super::errors::{Errors, Location};
 use super::options::Options;
 use super::signature::Declared;
 use super::value::{Kind, Value};
-use super::{DynamicDim, Output, Param, Program};
+use super::{DynamicDim, Output, Param, Program, residence};
 use crate::dag::bounds::PathFacts;
 use crate::dag::{Compute, DType, Expr, Scalar, ScalarId, Tensor, TensorId, Types};
 use crate::poly::{DimId, Facts, Interval, Poly, VarId};
@@ -94,6 +94,7 @@ pub(super) fn program(
     let mut elaborator = Elaborator::new(options, errors);
     elaborator.check_function(function);
     let params = elaborator.params(&function.sig);
+    elaborator.check_residence(&params);
     let dims = elaborator.dynamic_dims(&params);
     let declared = elaborator.results(&function.sig);
     let tensors = elaborator.body(&function.block, declared.as_deref());
@@ -122,6 +123,14 @@ pub(super) fn program(
         computes,
     });
     errors.finish(program)
+}
+
+impl Elaborator {
+    fn check_residence(&mut self, params: &[Option<Param>]) {
+        let read: Vec<&Param> = params.iter().flatten().collect();
+        let is_complete = read.len() == params.len();
+        residence::check(&self.options.residence, &read, is_complete, &mut self.errors);
+    }
 }
 
 /// Sorts dimensions by where the parameters mention them first, so that the order in which the

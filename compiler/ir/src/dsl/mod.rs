@@ -28,6 +28,7 @@ mod instances;
 mod options;
 mod read;
 mod reduce;
+mod residence;
 mod signature;
 mod syntax;
 mod value;
@@ -39,6 +40,7 @@ use crate::poly::{Interval, Poly};
 
 pub use instances::{Instance, element_types, for_each_instance, instances};
 pub use options::{DimDeclaration, Options, Tolerance};
+pub use residence::Residence;
 pub use syntax::{Unreadable, function};
 
 /// One `#[autotune]` function. See the [module documentation](self).
@@ -117,6 +119,12 @@ impl Program {
     /// For each dynamic dimension, the intervals in which schedules may differ.
     pub fn buckets(&self) -> Vec<Vec<Interval>> {
         self.dims.iter().map(|it| it.buckets.clone()).collect()
+    }
+
+    /// For each tensor among the parameters, the place where it is when a launch begins; `None` where
+    /// its size tells.
+    pub fn residence(&self) -> Vec<Option<Residence>> {
+        residence::of_params(&self.options.residence, self.params.iter())
     }
 
     /// The tolerance of results; by element type where the attribute states none.

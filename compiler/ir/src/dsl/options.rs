@@ -9,6 +9,7 @@ use syn::parse::{ParseStream, Parser};
 use syn::{Expr, Lit, RangeLimits, Token};
 
 use super::errors::{Errors, quoted};
+use super::residence::{Residence, operands};
 use crate::dag::DType;
 use crate::poly::Interval;
 use crate::similar;
@@ -17,10 +18,10 @@ use crate::similar;
 pub(super) const MAX_EXTENT: i64 = i32::MAX as i64;
 
 /// The names of options.
-const NAMES: [&str; 6] = ["dims", "buckets", "types", "accum", "tol", "crate"];
+const NAMES: [&str; 8] = ["dims", "buckets", "types", "accum", "tol", "cold", "warm", "crate"];
 
 const EXPECTED: &str = "`dims(..)`, `buckets(..)`, `types(..)`, `accum = ..`, \
-                        `tol(rel = .., abs = ..)` or `crate = ..`";
+                        `tol(rel = .., abs = ..)`, `cold(..)`, `warm(..)` or `crate = ..`";
 
 /// The tolerance of results: `abs + rel * |reference|`.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -44,6 +45,8 @@ pub struct Options {
     pub(super) rel: Option<f64>,
     /// The absolute tolerance, if stated.
     pub(super) abs: Option<f64>,
+    /// The places of operands when a launch begins, as far as they are stated.
+    pub(super) residence: Vec<(Ident, Residence)>,
     /// The path of the run-time crate, where it goes by another name.
     pub krate: Option<syn::Path>,
     /// True if a syntax error may have hidden declarations.
@@ -148,6 +151,8 @@ fn option(
                 ),
             };
         }
+        "cold" => options.residence.extend(operands(input, Residence::Cold)?),
+        "warm" => options.residence.extend(operands(input, Residence::Warm)?),
         "crate" => {
             expect_equals(input, "`crate = ::path`")?;
             options.krate = Some(input.call(syn::Path::parse_mod_style)?);

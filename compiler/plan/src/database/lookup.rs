@@ -2,13 +2,13 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::record::{Entry, Record, Tier};
+use crate::record::{Bucket, Entry, Peaks, Record, Source, Tier};
 use tvmtune_ir::poly::Interval;
 use tvmtune_ir::target::{CpuTarget, DeviceKey, GpuTarget, Platform, Target};
 
 use super::artifact::Images;
 use super::error::DatabaseError;
-use super::store::StoreKind;
+use super::store::{Cache, StoreKind};
 
 /// The records of one workload.
 #[derive(Debug, Default)]
@@ -19,6 +19,8 @@ pub struct Lookup {
     pub images: Images,
     /// Errors of files that are no valid records or images.
     pub warnings: Vec<DatabaseError>,
+    /// The cache that knows what this machine does at most.
+    pub(super) cache: Option<Cache>,
 }
 
 /// A schedule to use.
@@ -32,6 +34,8 @@ pub struct Choice<'a> {
     pub record: &'a Record,
     /// The file it is from.
     pub path: &'a Path,
+    /// True if it was timed as it is used: with the same operands in memory, and not in a cache.
+    pub is_as_used: bool,
 }
 
 /// A record in a store.
@@ -74,21 +78,24 @@ impl Lookup {
         dims: &[Interval],
         platform: impl Into<Platform>,
     ) -> Option<Choice<'_>> {
-        self.choices(device, dims, platform).into_iter().next()
+        self.choices(device, dims, platform, None).into_iter().next()
     }
 
     /// Returns every applicable schedule, best first: the next one is tried if one does not replay.
+    /// `cold` has the parameters that launches find in memory, as records name them.
     pub fn choices(
         &self,
         device: &DeviceKey,
         dims: &[Interval],
         platform: impl Into<Platform>,
+        cold: Option<&[u32]>,
     ) -> Vec<Choice<'_>> {
         let platform = platform.into();
+        let peaks = self.cache.as_ref().and_then(|it| it.peaks(device));
         let mut ranked = Vec::new();
         for (rank, stored) in self.records.iter().enumerate() {
             let StoredRecord { record, path, .. } = stored;
-            let is_of_device = stored.is_of(device);
+            let is_of_device = stored.is_of(device, peaks.as_ref());
             let devices = if is_of_device { 0.0 } else { device_distance(&record.device, device) };
             for bucket in record.buckets.iter().filter(|it| it.dims.len() == dims.len()) {
                 let tier = match (bucket.dims == dims, is_of_device) {
@@ -104,7 +111,9 @@ impl Lookup {
                         (Tier::Transferred, None) => continue,
                         (_, None) => Tier::Default,
                     };
-                    let choice = Choice { tier, entry, record, path };
+                    let measured = entry.measured.as_ref();
+                    let is_as_used = measured.is_none_or(|it| it.cold.as_deref() == cold);
+                    let choice = Choice { tier, entry, record, path, is_as_used };
                     ranked.push(Ranked { ranges, devices, rank, choice });
                 }
             }
@@ -112,6 +121,7 @@ impl Lookup {
         // Stable: within a bucket, the order of the record stands.
         ranked.sort_by(|a, b| {
             let tiers = a.choice.tier.cmp(&b.choice.tier);
+            let tiers = tiers.then(b.choice.is_as_used.cmp(&a.choice.is_as_used));
             let distances = a.ranges.total_cmp(&b.ranges).then(a.devices.total_cmp(&b.devices));
             tiers.then(distances).then(a.rank.cmp(&b.rank))
         });
@@ -119,10 +129,44 @@ impl Lookup {
     }
 }
 
+impl Choice<'_> {
+    /// Returns whether this was clearly faster than another schedule for the same ranges, as the same
+    /// machine measured both in the same way; what another machine measured does not compare.
+    pub fn clearly_beats(&self, other: &Choice<'_>) -> bool {
+        std::ptr::eq(self.record, other.record)
+            && self.is_as_used == other.is_as_used
+            && self.entry.clearly_beats(other.entry)
+    }
+
+    /// Returns whether this is the default schedule, or was clearly faster than that of its record, or of
+    /// the session that found it; true where neither tells.
+    pub fn serves(&self) -> bool {
+        if self.entry.source == Source::Default {
+            return true;
+        }
+        let holds_it = |it: &&Bucket| it.schedules.iter().any(|it| std::ptr::eq(it, self.entry));
+        let bucket = self.record.buckets.iter().find(holds_it);
+        let default = bucket.and_then(|it| {
+            let mut schedules = it.schedules.iter().filter(|it| it.platform == self.entry.platform);
+            schedules.find(|it| it.source == Source::Default)
+        });
+        let lineage = self.entry.lineage.iter().find(|it| it.source == Source::Default);
+        match (default, lineage, self.entry.median_ns()) {
+            (Some(default), _, _) => self.entry.clearly_beats(default),
+            (None, Some(default), Some(ns)) => ns < default.median_ns,
+            _ => true,
+        }
+    }
+}
+
 impl StoredRecord {
-    /// Returns whether its times are those of a device. Records of this user's cache from before keys
-    /// named the model of a CPU are of this machine.
-    fn is_of(&self, device: &DeviceKey) -> bool {
+    /// Returns whether its times are those of a device with these peaks, as far as either is known.
+    /// Records of this user's cache from before keys named the model of a CPU are of this machine.
+    fn is_of(&self, device: &DeviceKey, peaks: Option<&Peaks>) -> bool {
+        let recorded = self.record.provenance.peaks.as_ref();
+        if recorded.zip(peaks).is_some_and(|(recorded, here)| !recorded.is_like(here)) {
+            return false;
+        }
         let is_former = || {
             CpuTarget::from_key(device).is_some_and(|it| {
                 it.model.is_some() && it.without_model().key() == self.record.device

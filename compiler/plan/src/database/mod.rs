@@ -30,6 +30,7 @@ mod store;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use crate::migrate::migrate;
 use crate::record::{Conflict, Record};
 use files::{ID_DIGITS, check_identity, file_of, files_in, folders_in, read};
 
@@ -77,7 +78,7 @@ impl Database {
     /// The program's folder is tried first; that of a renamed program is found by searching all
     /// others.
     pub fn get(&self, workload: &str, name: &str, dag: &str) -> Lookup {
-        let mut lookup = Lookup::default();
+        let mut lookup = Lookup { cache: self.cache.clone(), ..Lookup::default() };
         for store in &self.stores {
             let prefix = format!("{}.", &workload[..ID_DIGITS.min(workload.len())]);
             let folder = store.dir.join(folder_name(name));
@@ -141,14 +142,18 @@ impl Database {
         let dir = cache.records();
         let path = file_of(&dir, fresh);
         let _lock = cache.lock_records()?;
-        let stored = path.exists().then(|| read(&path).ok()).flatten();
-        let is_same = |it: &Record| {
-            it.workload == fresh.workload && it.dag == fresh.dag && it.generator == fresh.generator
-        };
+        let former = || read(&file_of(&cache.former_records(), fresh));
+        let stored = read(&path).or_else(|_| former()).ok();
+        let is_same = |it: &Record| it.workload == fresh.workload && it.dag == fresh.dag;
         let mut record = stored.filter(is_same).unwrap_or_else(|| {
             let buckets = Vec::new();
             Record { buckets, ..fresh.clone() }
         });
+        // Of an earlier release: what makes the same code goes by its identity of now, and the traces of
+        // the rest are replayed until they are measured again.
+        if let Ok(dag) = record.dag.parse() {
+            migrate(&mut record, &dag);
+        }
         record.provenance = fresh.provenance.clone();
         update(&mut record);
         write(&path, &record, files)?;
@@ -190,6 +195,11 @@ impl Database {
         files.restrict(&mut merged);
         if path.exists() {
             let mut stored = read(&path)?;
+            // The author accepts what was measured last, and as it was measured.
+            for bucket in &merged.buckets {
+                let stored = stored.bucket_mut(&bucket.dims);
+                bucket.schedules.iter().for_each(|it| stored.drop_measured_otherwise(it));
+            }
             let foreign = |Conflict(what)| DatabaseError::Foreign { path: path.clone(), what };
             stored.merge(merged).map_err(foreign)?;
             merged = stored;

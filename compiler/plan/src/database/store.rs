@@ -1,7 +1,7 @@
 //! The folders of records that are searched, and their precedence.
 
 use std::env;
-use std::fs::File;
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -11,6 +11,8 @@ use super::atomic;
 use super::error::DatabaseError;
 use super::files::folders_in;
 use super::package::{PackageCache, STAMP};
+use crate::record::{Peaks, SCHEMA};
+use tvmtune_ir::target::DeviceKey;
 
 /// A folder of records.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,8 +39,12 @@ pub enum StoreKind {
 /// The user's cache: `TVMTUNE_CACHE`, or `tvmtune` in the platform's folder for caches.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cache {
+    dir: PathBuf,
+    /// The part that all releases so far share.
     root: PathBuf,
 }
+
+const _: () = assert!(SCHEMA == 4, "records of a new schema have a folder of their own");
 
 /// The folders in which records of a package are searched.
 #[derive(Clone, Debug, Default)]
@@ -64,8 +70,7 @@ pub enum CacheUse {
 impl Cache {
     /// Creates the cache of a folder.
     pub fn new(dir: &Path) -> Self {
-        // The version of the layout.
-        Self { root: dir.join("v1") }
+        Self { dir: dir.to_owned(), root: dir.join("v1") }
     }
 
     /// Finds the cache that the environment configures; `None` if there is no folder for one.
@@ -77,9 +82,38 @@ impl Cache {
         Some(Self::new(&strategy.cache_dir().join("tvmtune")))
     }
 
-    /// Returns the folder of the records.
+    /// Returns the folder of the records. Releases that read another schema do not look there: they
+    /// would write over what they can't read.
     pub fn records(&self) -> PathBuf {
+        self.dir.join("v2").join("records")
+    }
+
+    /// Returns the folder of the records of releases before schema 4, which is read only.
+    pub fn former_records(&self) -> PathBuf {
         self.root.join("records")
+    }
+
+    /// Returns what this machine does at most, where that was measured.
+    pub fn peaks(&self, device: &DeviceKey) -> Option<Peaks> {
+        toml::from_str(&fs::read_to_string(self.peaks_file(device)).ok()?).ok()
+    }
+
+    /// Remembers what this machine does at most.
+    ///
+    /// # Errors
+    ///
+    /// [`DatabaseError::Io`].
+    pub fn keep_peaks(&self, device: &DeviceKey, peaks: &Peaks) -> Result<(), DatabaseError> {
+        let Peaks { product_gflops, l1_gbps, l2_gbps, l3_gbps, memory_gbps } = peaks;
+        let text = format!(
+            "product_gflops = {product_gflops:?}\nl1_gbps = {l1_gbps:?}\nl2_gbps = {l2_gbps:?}\n\
+             l3_gbps = {l3_gbps:?}\nmemory_gbps = {memory_gbps:?}\n"
+        );
+        atomic::write(&self.peaks_file(device), text.as_bytes())
+    }
+
+    fn peaks_file(&self, device: &DeviceKey) -> PathBuf {
+        self.root.join("machines").join(format!("{}.toml", device.0.replace(':', "_")))
     }
 
     /// Returns the folder of the logs of all trials.
@@ -136,11 +170,10 @@ impl SearchDirs {
     pub(super) fn stores(&self, cache: Option<&Cache>) -> Vec<Store> {
         let overlay = env::var_os("TVMTUNE_DB").filter(|it| !it.is_empty()).map(PathBuf::from);
         let shipped = |dir: &Option<PathBuf>| dir.as_ref().map(|it| it.join("tvmtune"));
+        let cache = cache.filter(|_| self.cache == CacheUse::Include);
         let stores = [
-            (
-                StoreKind::Cache,
-                cache.filter(|_| self.cache == CacheUse::Include).map(Cache::records),
-            ),
+            (StoreKind::Cache, cache.map(Cache::records)),
+            (StoreKind::Cache, cache.map(Cache::former_records)),
             (StoreKind::Overlay, overlay),
             (StoreKind::Crate, shipped(&self.package)),
             (StoreKind::Workspace, shipped(&self.workspace)),

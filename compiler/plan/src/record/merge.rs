@@ -21,7 +21,7 @@ pub struct Conflict(pub &'static str);
 impl Record {
     /// Takes over what another record of the same workload and device knows better.
     ///
-    /// A record of a newer code generator replaces an older one: its timings are of other code.
+    /// Buckets of a newer code generator replace those of an older one: their timings are of other code.
     ///
     /// # Errors
     ///
@@ -36,8 +36,11 @@ impl Record {
             return Err(Conflict(what));
         }
         match self.generator.cmp(&other.generator) {
-            Ordering::Less => *self = other,
-            Ordering::Greater => {}
+            Ordering::Less => {
+                let older = std::mem::replace(self, other);
+                self.add_missing(older);
+            }
+            Ordering::Greater => self.add_missing(other),
             Ordering::Equal => {
                 for bucket in other.buckets {
                     self.bucket_mut(&bucket.dims).merge(bucket);
@@ -45,6 +48,16 @@ impl Record {
             }
         }
         Ok(())
+    }
+
+    /// Takes over the buckets of an older record that this one lacks: their traces can be replayed.
+    fn add_missing(&mut self, older: Record) {
+        for bucket in older.buckets {
+            if self.bucket(&bucket.dims).is_none() {
+                let dims = bucket.dims.clone();
+                *self.bucket_mut(&dims) = bucket;
+            }
+        }
     }
 }
 
@@ -55,9 +68,27 @@ impl Bucket {
         self.trials = self.trials.max(other.trials);
         self.seconds = self.seconds.max(other.seconds);
         self.complete |= other.complete;
+        self.weight = self.weight.or(other.weight);
         for entry in other.schedules {
-            self.add(entry);
+            // Times of launches that found other operands in memory do not compare. Those of a release
+            // that did not ask for it give way.
+            let is_asked = |it: &Entry| it.measured.as_ref().is_some_and(|it| it.cold.is_some());
+            let mut known = self.schedules.iter().filter(|it| it.platform == entry.platform);
+            if is_asked(&entry) || !known.any(is_asked) {
+                self.drop_measured_otherwise(&entry);
+                self.add(entry);
+            }
         }
+    }
+
+    /// Drops schedules whose launches found other operands in memory than those of `entry` did: their
+    /// times do not compare.
+    pub fn drop_measured_otherwise(&mut self, entry: &Entry) {
+        let Some(measured) = &entry.measured else { return };
+        self.schedules.retain(|it| {
+            it.platform != entry.platform
+                || it.measured.as_ref().is_none_or(|it| it.cold == measured.cold)
+        });
     }
 
     /// Takes over the result of a session that timed schedules of one platform side by side: they

@@ -27,12 +27,15 @@
 //! Version 2 is that of GPUs: schedules may be unmeasured, and may have [`Image`]s. Records of CPUs
 //! are written as before ([`schema`]), so that readers of version 1 lose nothing. Version 3 has
 //! ancestors of other workloads and devices, and moves; records without any are written as before
-//! ([`Record::needed_schema`]).
+//! ([`Record::needed_schema`]). Version 4 says how schedules were measured: which operands launches
+//! found in memory, how far results were from the reference, what the machine does at most; and how
+//! often a program runs.
 
 mod effort;
 mod image;
 mod lineage;
 mod merge;
+mod peaks;
 #[cfg(test)]
 mod tests;
 mod text;
@@ -51,10 +54,11 @@ pub use effort::{Effort, Search, SearchLimits};
 pub use image::{Format, Image};
 pub use lineage::Ancestor;
 pub use merge::{Conflict, KEPT_PER_ISA};
+pub use peaks::Peaks;
 pub use text::RecordError;
 
 /// The newest version of the file format that this build reads.
-pub const SCHEMA: u32 = 3;
+pub const SCHEMA: u32 = 4;
 
 /// The version of generated code and of its identity. It grows when the same trace makes other
 /// machine code, or when identities are computed in another way: see [`crate::migrate`].
@@ -104,6 +108,9 @@ pub struct Provenance {
     pub tool: String,
     /// The machine, as its operating system describes it.
     pub host: String,
+    /// What the machine does at most.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub peaks: Option<Peaks>,
 }
 
 /// The results for one range of each dynamic dimension.
@@ -121,6 +128,9 @@ pub struct Bucket {
     /// for long.
     #[serde(default)]
     pub complete: bool,
+    /// The number of runs of the program, relative to others of its network, if that was said.
+    #[serde(default)]
+    pub weight: Option<f64>,
     /// The best schedules of each platform, best first.
     #[serde(default, rename = "schedule")]
     pub schedules: Vec<Entry>,
@@ -168,7 +178,7 @@ pub enum Source {
 }
 
 /// The latency of one launch, over repeats.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Measured {
     /// Half of the samples are faster.
@@ -186,6 +196,13 @@ pub struct Measured {
     /// The dynamic dimensions at which it was timed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub dims: Vec<i64>,
+    /// The parameters, by position, that timed launches found in memory, and not in a cache; without
+    /// it none on a CPU, and all on a GPU.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cold: Option<Vec<u32>>,
+    /// The largest difference of a result from the reference, as a share of the tolerance.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<f64>,
 }
 
 /// The origin of a schedule, better ones first.
@@ -223,8 +240,15 @@ impl Record {
     /// The version of the file format that it takes to say all this: records are written in it.
     pub fn needed_schema(&self) -> u32 {
         let mut entries = self.buckets.iter().flat_map(|it| &it.schedules);
-        let is_new = entries.any(|it| it.lineage.iter().any(Ancestor::is_of_schema_3));
-        if is_new { 3 } else { schema(&self.device) }
+        let is_of_4 = |it: &Entry| it.measured.as_ref().is_some_and(Measured::is_of_schema_4);
+        if self.provenance.peaks.is_some()
+            || self.buckets.iter().any(|it| it.weight.is_some())
+            || entries.clone().any(is_of_4)
+        {
+            return 4;
+        }
+        let is_of_3 = |it: &Entry| it.lineage.iter().any(Ancestor::is_of_schema_3);
+        if entries.any(is_of_3) { 3 } else { schema(&self.device) }
     }
 }
 
@@ -273,6 +297,11 @@ impl Measured {
     /// ran on the machine: a few that took twice as long would outweigh any difference.
     pub fn noise(&self) -> f64 {
         ((self.median_ns - self.p10_ns) / self.median_ns).max(0.005)
+    }
+
+    /// Returns whether it says what records of schema 3 can't.
+    fn is_of_schema_4(&self) -> bool {
+        self.cold.is_some() || self.error.is_some()
     }
 
     /// Returns whether this is faster than the other by more than the noise of both.

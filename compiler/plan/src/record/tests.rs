@@ -14,6 +14,8 @@ fn measured(median_ns: f64) -> Measured {
         p10_ns: median_ns * 0.99,
         p90_ns: median_ns * 1.01,
         samples: 12,
+        cold: None,
+        error: None,
     }
 }
 
@@ -37,7 +39,11 @@ fn record(buckets: Vec<Bucket>) -> Record {
         device: DeviceKey("cpu-avx512-l1:48-l2:2048-t2".to_owned()),
         generator: 1,
         dag: "dims d0 1..=16\ninput t0 f32 [d0, 8]\n".to_owned(),
-        provenance: Provenance { tool: "tvmtune 0.1.0".to_owned(), host: "linux".to_owned() },
+        provenance: Provenance {
+            tool: "tvmtune 0.1.0".to_owned(),
+            host: "linux".to_owned(),
+            peaks: None,
+        },
         buckets,
         end: End {},
     }
@@ -45,7 +51,7 @@ fn record(buckets: Vec<Bucket>) -> Record {
 
 fn bucket(lo: i64, hi: i64, schedules: Vec<Entry>) -> Bucket {
     let dims = vec![Interval { lo, hi }];
-    Bucket { dims, trials: 64, seconds: 1.5, complete: true, schedules }
+    Bucket { dims, trials: 64, seconds: 1.5, complete: true, weight: None, schedules }
 }
 
 fn sample() -> Record {
@@ -130,7 +136,7 @@ fn error(from: &str, to: &str) -> String {
 #[test]
 fn mangled_files_are_errors_that_say_where() {
     insta::assert_snapshot!(error("trials = 64", "trials = many"), @"line 14: string values must be quoted, expected literal string; delete the file, or restore it, and tune again");
-    insta::assert_snapshot!(error("trials = 64", "trails = 64"), @"line 14: unknown field `trails`, expected one of `dims`, `trials`, `seconds`, `complete`, `schedule`; delete the file, or restore it, and tune again");
+    insta::assert_snapshot!(error("trials = 64", "trails = 64"), @"line 14: unknown field `trails`, expected one of `dims`, `trials`, `seconds`, `complete`, `weight`, `schedule`; delete the file, or restore it, and tune again");
     insta::assert_snapshot!(error("\"1..=16\"", "\"16..=1\""), @"line 13: `16..=1` is not a range; expected one such as `1..=16`; delete the file, or restore it, and tune again");
     insta::assert_snapshot!(error("\"avx512\"", "\"avx1024\""), @"line 19: `avx1024` is not an instruction set; delete the file, or restore it, and tune again");
     insta::assert_snapshot!(error("\"avx512\"", "\"sm_90a\""), @"`isa` is not what the device runs; delete the file, or restore it, and tune again");
@@ -236,13 +242,19 @@ fn records_of_different_things_do_not_merge() {
 }
 
 #[test]
-fn a_newer_generator_replaces_an_older_one() {
-    let newer = Record { generator: 2, buckets: Vec::new(), ..sample() };
+fn a_newer_generator_replaces_the_buckets_of_an_older_one_and_keeps_the_others() {
+    let slow = entry("5104", Source::Evolved, 9000.0);
+    let newer = Record { generator: 2, buckets: vec![bucket(1, 16, vec![slow])], ..sample() };
     let mut older = sample();
-    older.merge(newer.clone()).unwrap();
-    assert_eq!(older, newer);
-    older.merge(sample()).unwrap();
-    assert_eq!(older, newer);
+    older.buckets.push(bucket(17, 64, vec![entry("c0ffee", Source::Evolved, 5000.0)]));
+    let mut expected = newer.clone();
+    expected.buckets.push(older.buckets[1].clone());
+    let mut merged = older.clone();
+    merged.merge(newer.clone()).unwrap();
+    assert_eq!(merged, expected);
+    let mut merged = newer;
+    merged.merge(older).unwrap();
+    assert_eq!(merged, expected);
 }
 
 #[test]
@@ -430,4 +442,59 @@ fn merging_keeps_lineages() {
     known.merge(transferred()).unwrap();
     assert_eq!(known.buckets[0].schedules, transferred().buckets[0].schedules);
     assert_eq!(known.needed_schema(), 3);
+}
+
+#[test]
+fn the_conditions_of_a_measurement_are_recorded_and_take_schema_4() {
+    let mut record = sample();
+    assert_eq!(record.needed_schema(), 1);
+    record.buckets[0].weight = Some(12.0);
+    let measured = record.buckets[0].schedules[0].measured.as_mut().unwrap();
+    (measured.cold, measured.error) = (Some(vec![1]), Some(0.012));
+    record.provenance.peaks = Some(Peaks {
+        product_gflops: 156.4,
+        l1_gbps: 140.9,
+        l2_gbps: 101.4,
+        l3_gbps: 62.0,
+        memory_gbps: 10.3,
+    });
+    record.schema = record.needed_schema();
+    assert_eq!(record.schema, 4);
+    let with_peaks = Record { provenance: record.provenance.clone(), ..sample() };
+    assert_eq!(with_peaks.needed_schema(), 4);
+    let text = record.to_toml();
+    assert_eq!(Record::from_toml(&text).unwrap(), record);
+    let line = |start: &str| text.lines().find(|it| it.starts_with(start)).unwrap_or_default();
+    insta::assert_snapshot!(line("provenance"), @r#"provenance = { tool = "tvmtune 0.1.0", host = "linux", peaks = { product_gflops = 156.4, l1_gbps = 140.9, l2_gbps = 101.4, l3_gbps = 62.0, memory_gbps = 10.3 } }"#);
+    insta::assert_snapshot!(line("measured"), @"measured = { median_ns = 1234.5, min_ns = 1209.81, p10_ns = 1222.155, p90_ns = 1246.845, samples = 12, threads = 2, dims = [16], cold = [1], error = 0.012 }");
+    insta::assert_snapshot!(line("weight"), @"weight = 12.0");
+    let error = |from: &str, to: &str| {
+        assert!(text.contains(from), "`{from}` does not occur");
+        Record::from_toml(&text.replacen(from, to, 1)).unwrap_err().to_string()
+    };
+    insta::assert_snapshot!(error("schema = 4", "schema = 3"), @"it says more than records of its schema can; delete the file, or restore it, and tune again");
+    insta::assert_snapshot!(error("weight = 12.0", "weight = -1.0"), @"`weight` is not a positive number; delete the file, or restore it, and tune again");
+    insta::assert_snapshot!(error("error = 0.012", "error = inf"), @"`error` is not a share of the tolerance; delete the file, or restore it, and tune again");
+    insta::assert_snapshot!(error("l3_gbps = 62.0", "l3_gbps = 0.0"), @"`peaks` are not positive numbers; delete the file, or restore it, and tune again");
+    insta::assert_snapshot!(error("cold = [1]", "cold = [-1]"), @"line 22: invalid value: integer `-1`, expected u32; delete the file, or restore it, and tune again");
+}
+
+#[test]
+fn schedules_that_were_measured_otherwise_do_not_compare() {
+    let cold = |artifact: &str, ns: f64| {
+        let mut entry = entry(artifact, Source::Evolved, ns);
+        entry.measured.as_mut().unwrap().cold = Some(vec![1]);
+        entry
+    };
+    let warm = |artifact: &str, ns: f64| entry(artifact, Source::Evolved, ns);
+    let check = |known: Vec<Entry>, other: Vec<Entry>, expected: &[&str]| {
+        let mut merged = bucket(1, 16, known);
+        merged.merge(bucket(1, 16, other));
+        let found: Vec<&str> = merged.schedules.iter().map(|it| it.artifact.as_str()).collect();
+        assert_eq!(found, expected);
+    };
+    check(vec![warm("a", 100.0)], vec![cold("b", 400.0)], &["b"]);
+    check(vec![cold("b", 400.0)], vec![warm("a", 100.0)], &["b"]);
+    check(vec![cold("b", 400.0)], vec![cold("c", 300.0)], &["c", "b"]);
+    check(vec![warm("a", 100.0)], vec![warm("d", 50.0)], &["d", "a"]);
 }

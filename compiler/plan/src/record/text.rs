@@ -86,6 +86,13 @@ impl Record {
         if self.schema < self.needed_schema() {
             return Err("it says more than records of its schema can");
         }
+        if self.provenance.peaks.is_some_and(|it| !it.is_possible()) {
+            return Err("`peaks` are not positive numbers");
+        }
+        let is_weight = |it: &Bucket| it.weight.is_none_or(|it| it.is_finite() && it > 0.0);
+        if !self.buckets.iter().all(is_weight) {
+            return Err("`weight` is not a positive number");
+        }
         let mut entries = self.buckets.iter().flat_map(|it| &it.schedules);
         entries.try_for_each(|it| it.check(&self.device))
     }
@@ -93,12 +100,15 @@ impl Record {
 
 impl Bucket {
     fn print(&self, text: &mut String) {
-        let Self { dims, trials, seconds, complete, schedules } = self;
+        let Self { dims, trials, seconds, complete, weight, schedules } = self;
         let dims: Vec<String> = dims.iter().map(ranges::text).collect();
         *text += &format!("\n[[bucket]]\ndims = {}\n", inline(&dims));
         *text += &format!("trials = {trials}\nseconds = {}\n", inline(seconds));
         if *complete {
             text.push_str("complete = true\n");
+        }
+        if let Some(weight) = weight {
+            *text += &format!("weight = {}\n", inline(weight));
         }
         schedules.iter().for_each(|it| it.print(text));
     }
@@ -170,6 +180,9 @@ impl Entry {
                 let sorted = [0.0, it.min_ns, it.p10_ns, it.median_ns, it.p90_ns, f64::INFINITY];
                 if !sorted.is_sorted_by(|a, b| a <= b && a.is_finite()) || it.min_ns <= 0.0 {
                     return Err("timings are not in order, 0 < min <= p10 <= median <= p90");
+                }
+                if it.error.is_some_and(|it| !it.is_finite() || it < 0.0) {
+                    return Err("`error` is not a share of the tolerance");
                 }
             }
             None if prepared => {}

@@ -2,6 +2,7 @@
 //! options, so that a template sees real ids and every sketch has one point that is legal.
 
 use std::borrow::Borrow;
+use std::collections::BTreeMap;
 
 use super::types::{
     Decision, DecisionId, DecisionKind, Factor, Result, Sketch, Step, TemplateKind,
@@ -19,6 +20,9 @@ const CYCLES_PER_ITERATION: f64 = 2.0;
 /// Cycles up to which one thread works alone: below some 10 us on one core, waking the others takes
 /// longer than they save; estimated.
 const MAX_SERIAL_CYCLES: f64 = 60_000.0;
+
+/// Bytes that one core gets from memory in a cycle; an estimate for recent server cores.
+const MEMORY_BYTES_PER_CYCLE: f64 = 7.0;
 
 /// A sketch in the making.
 #[derive(Clone, Debug)]
@@ -318,6 +322,30 @@ impl Builder {
             self.extents(*stage).iter().product::<u64>() as f64 * each / self.lanes() as f64
         };
         stages.into_iter().map(cycles_of).sum()
+    }
+
+    /// Estimates the cycles in which one CPU thread fetches the parameters that no cache close to it
+    /// has: weights beyond its first level, and others beyond its second.
+    pub(super) fn memory_cycles(&self) -> f64 {
+        let mut elements: BTreeMap<TensorId, u64> = BTreeMap::new();
+        for stage in &self.schedule.order {
+            let extents = self.extents(*stage);
+            for access in self.accesses(*stage) {
+                let most = elements.entry(access.tensor).or_default();
+                *most = access.footprint(&extents).max(*most);
+            }
+        }
+        let fetched = |(id, elements): (TensorId, u64)| {
+            let tensor = &self.schedule.tensor(id).tensor;
+            let cache = match tensor.kind {
+                TensorKind::Weight => self.cpu().l1_bytes,
+                TensorKind::Input => self.cpu().l2_bytes,
+                TensorKind::Computed(_) => return 0.0,
+            };
+            let bytes = elements as f64 * tensor.dtype.bytes() as f64;
+            if bytes > cache as f64 { bytes } else { 0.0 }
+        };
+        elements.into_iter().map(fetched).sum::<f64>() / MEMORY_BYTES_PER_CYCLE
     }
 
     /// Opens the number of threads; the default follows from the cycles that one would take.

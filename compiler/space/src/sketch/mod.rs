@@ -91,7 +91,7 @@ impl Builder {
     /// Returns the sketches in which each of these groups runs on its own.
     fn sketches_of(&self, groups: &[FusionGroup]) -> Vec<Sketch> {
         let cycles = match self.target {
-            Target::Cpu(_) => self.cycles(&self.schedule.order),
+            Target::Cpu(_) => self.cycles(&self.schedule.order).max(self.memory_cycles()),
             Target::Gpu(_) => 0.0,
         };
         let templates: Vec<Vec<Bound<'_>>> = groups.iter().map(|it| self.templates(it)).collect();

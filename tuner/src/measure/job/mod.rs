@@ -49,6 +49,7 @@ impl CaseSpec {
             shape: shape(id),
             seed: seed.wrapping_mul(1000).wrapping_add(n as u64),
             rows: rows(dag, id, dims),
+            cold: false,
         };
         let output = |id: &TensorId| {
             let (rel, abs) = tolerance(*id);
@@ -59,6 +60,15 @@ impl CaseSpec {
             outputs: dag.outputs.iter().map(output).collect(),
         };
         Self { dag: dag.clone(), dims: dims.to_vec(), case }
+    }
+
+    /// The same arguments, where timed launches find some parameters in memory.
+    #[must_use]
+    pub fn with_cold(mut self, cold: &[bool]) -> Self {
+        for (param, cold) in self.case.params.iter_mut().zip(cold) {
+            param.cold = *cold;
+        }
+        self
     }
 
     /// Returns the extents of the dynamic dimensions.

@@ -172,7 +172,7 @@ impl Runners {
         let cached = self.runners.iter().position(|it| it.has_arguments_of(&problem));
         let cached = cached.and_then(|it| self.runners.remove(it));
         // Memory of the GPU is freed first: there may not be enough.
-        self.runners.iter_mut().for_each(Runner::free_gpu);
+        self.runners.iter_mut().for_each(Runner::free_copies);
         let mut n_bytes = 0;
         let fits = |it: &&Runner| {
             n_bytes += it.n_bytes();

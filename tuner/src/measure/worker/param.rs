@@ -24,12 +24,17 @@ impl ParamSpec {
     /// Returns the bytes of the parameter's value.
     pub(super) fn bytes(&self) -> Vec<u8> {
         let drawn = self.drawn().bytes();
-        let n_bytes = self.n_elements() * self.dtype.bytes() as usize;
+        let n_bytes = self.n_bytes();
         let mut bytes = Vec::with_capacity(n_bytes);
         while bytes.len() < n_bytes {
             bytes.extend_from_slice(&drawn[..drawn.len().min(n_bytes - bytes.len())]);
         }
         bytes
+    }
+
+    /// Returns the size of the parameter, in bytes.
+    pub(super) fn n_bytes(&self) -> usize {
+        self.n_elements() * self.dtype.bytes() as usize
     }
 
     fn n_elements(&self) -> usize {
@@ -113,7 +118,13 @@ mod tests {
 
     #[test]
     fn large_parameters_are_periodic() {
-        let param = ParamSpec { dtype: DType::F16, shape: vec![3, 500_000], seed: 1, rows: None };
+        let param = ParamSpec {
+            dtype: DType::F16,
+            shape: vec![3, 500_000],
+            seed: 1,
+            rows: None,
+            cold: false,
+        };
         let array = param.array();
         assert_eq!(array.get(0), array.get(PERIOD));
         assert_ne!(array.get(0), array.get(500_000));
@@ -122,7 +133,13 @@ mod tests {
 
     #[test]
     fn rows_are_looked_up_by_numbers_that_are_nearly_always_inside() {
-        let param = ParamSpec { dtype: DType::I32, shape: vec![1000], seed: 1, rows: Some(10) };
+        let param = ParamSpec {
+            dtype: DType::I32,
+            shape: vec![1000],
+            seed: 1,
+            rows: Some(10),
+            cold: false,
+        };
         let array = param.array();
         let rows: Vec<i64> = (0..1000).map(|it| array.get(it).to_i64()).collect();
         assert!((0..10).all(|it| rows.contains(&it)));

@@ -68,9 +68,10 @@ impl Runner {
         self.cpu.n_bytes()
     }
 
-    /// Frees its memory of the GPU.
-    pub(super) fn free_gpu(&mut self) {
+    /// Frees its memory of the GPU, and copies of parameters, while another problem is the current one.
+    pub(super) fn free_copies(&mut self) {
         self.gpu = gpu::Memory::default();
+        self.cpu.free_rotations();
     }
 
     /// Creates the arguments of a problem, on the GPU if candidates are timed there.

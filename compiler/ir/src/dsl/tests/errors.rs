@@ -54,6 +54,29 @@ fn all_errors_come_at_once_and_none_comes_of_another() {
 }
 
 #[test]
+fn places_of_operands() {
+    insta::assert_snapshot!(errors("
+        #[autotune(dims(K = 8), cold(x, kept), warm(x, eps))]
+        fn f(x: Tensor<f32, K>, keys: Weight<f32, K>, eps: f32) -> Tensor<f32, K> {
+            compute(|k| x[[k]] * keys[[k]] + eps)
+        }"), @"
+    2 | kept => `kept` is no operand: `cold(..)` lists tensors among the parameters
+    2 | x => `x` is given twice in `cold(..)` and `warm(..)`: remove one
+    2 | eps => `eps` is no operand: `warm(..)` lists tensors among the parameters
+    ");
+    insta::assert_snapshot!(errors("
+        #[autotune(dims(K = 8), cold = keys)]
+        fn f(x: Tensor<f32, K>) -> Tensor<f32, K> { compute(|k| x[[k]]) }"), @"
+    2 | = => expected parentheses, as in `cold(w)`
+    ");
+    insta::assert_snapshot!(errors("
+        #[autotune(dims(K = 8), cold(kyes))]
+        fn f(keys: Tensor<f32, K>) -> Tensor<f32, K> { compute(|k| keys[[k]]) }"), @"
+    2 | kyes => `kyes` is no operand: did you mean `keys`?
+    ");
+}
+
+#[test]
 fn options() {
     insta::assert_snapshot!(errors("
         #[autotune(
@@ -75,7 +98,7 @@ fn options() {
     4 | -1 => expected a number that is not negative, as in `1e-3`
     4 | foo => unknown tolerance `foo`: write `rel = 1e-3` or `abs = 1e-4`
     5 | tol => option `tol` is given twice: remove one
-    5 | targets => unknown option `targets`; expected `dims(..)`, `buckets(..)`, `types(..)`, `accum = ..`, `tol(rel = .., abs = ..)` or `crate = ..`
+    5 | targets => unknown option `targets`; expected `dims(..)`, `buckets(..)`, `types(..)`, `accum = ..`, `tol(rel = .., abs = ..)`, `cold(..)`, `warm(..)` or `crate = ..`
     "#);
     insta::assert_snapshot!(errors("
         #[autotune(dims(M = 1..=64) tol(rel = 1))]

@@ -10,17 +10,22 @@ use tvmtune_runtime::raw::Guarded;
 use super::super::super::protocol::{Case, LayoutSpec, OutputSpec, ParamSpec, Word};
 use super::super::invalid;
 use super::super::param::Packing;
+use super::rotation::Rotation;
 
 /// The poison that fills results and scratch memory before a launch: neither zeros nor the results of
 /// the last candidate pass for elements that were not computed.
 const POISON: u8 = 0xcd;
 
 /// The alignment of vectors and cache lines, in bytes.
-const LINE_BYTES: usize = 64;
+pub(super) const LINE_BYTES: usize = 64;
 
 /// The maximum size of a parameter's cached packed copies, in bytes: packing a large weight takes
 /// longer than timing a candidate.
 const CACHE_BYTES: usize = 2 << 30;
+
+/// The size of a parameter's rotated copies from which those of the next layout take the place of the
+/// oldest ones, in bytes.
+const ROTATIONS_BYTES: usize = 512 << 20;
 
 /// The placement of an argument in its pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,6 +50,10 @@ pub(super) struct Arguments {
     /// Those of the same value, as weights, are shared with the arguments of other cases.
     params: Vec<Rc<RefCell<Param>>>,
     outputs: Vec<Allocation>,
+    /// The number of copies of each parameter that timing finds in memory; 0 if it finds none there.
+    n_copies: usize,
+    /// The copy that the next timed launch takes.
+    next_copy: usize,
     /// Scratch memory by position in the table, reused by later candidates.
     shared: BTreeMap<usize, Guarded>,
 }
@@ -52,6 +61,8 @@ pub(super) struct Arguments {
 struct Param {
     spec: ParamSpec,
     memory: Allocation,
+    /// Copies that launches take in turn, the most recently used first, as it is or in a layout.
+    rotations: VecDeque<(Option<LayoutSpec>, Rotation)>,
     /// Packed copies, the most recently used first.
     packed: VecDeque<(LayoutSpec, Guarded)>,
     /// The memory of an evicted copy, for the next one: new pages cost as much as packing.
@@ -85,9 +96,13 @@ impl Arguments {
             Allocation::new(it.bytes() as usize, it.dtype.bytes() as usize, purpose)
         };
         let outputs = case.outputs.iter().map(output);
+        let rotated = case.params.iter().filter(|it| it.cold && purpose == Purpose::Timing);
+        let n_bytes: usize = rotated.map(ParamSpec::n_bytes).sum();
         Ok(Self {
             params: params.collect::<io::Result<_>>()?,
             outputs: outputs.collect::<io::Result<_>>()?,
+            n_copies: if n_bytes > 0 { Rotation::n_copies(n_bytes) } else { 0 },
+            next_copy: 0,
             shared: BTreeMap::new(),
         })
     }
@@ -121,6 +136,42 @@ impl Arguments {
             });
         }
         Ok(table)
+    }
+
+    /// Fills the argument tables of launches that are timed, to be used in turn.
+    pub(super) fn tables(&mut self, words: &[Word]) -> io::Result<Vec<Vec<u64>>> {
+        let table = self.table(words, Placement::Aligned)?;
+        if self.n_copies == 0 {
+            return Ok(vec![table]);
+        }
+        let mut tables = vec![table; self.n_copies];
+        for (slot, word) in words.iter().enumerate() {
+            let (n, layout) = match word {
+                Word::Param(n) => (*n, None),
+                Word::Packed(n, layout) => (*n, Some(layout)),
+                Word::Output(_) | Word::Shared(_) | Word::Value(_) => continue,
+            };
+            let mut param = self.param(n)?.borrow_mut();
+            if param.spec.cold {
+                let rotation = param.rotation(layout, self.n_copies)?;
+                for (copy, table) in tables.iter_mut().enumerate() {
+                    table[slot] = rotation.address(copy);
+                }
+            }
+        }
+        // The last launches left their copies in the cache.
+        tables.rotate_left(self.next_copy % self.n_copies);
+        Ok(tables)
+    }
+
+    /// Notes that so many launches were timed.
+    pub(super) fn note_launches(&mut self, n_launches: usize) {
+        self.next_copy = self.next_copy.wrapping_add(n_launches);
+    }
+
+    /// Frees copies that can be made anew.
+    pub(super) fn free_rotations(&mut self) {
+        self.params.iter().for_each(|it| it.borrow_mut().rotations.clear());
     }
 
     /// Fills results and scratch memory with poison.
@@ -181,7 +232,32 @@ impl Param {
             it.bytes_mut().copy_from_slice(&bytes);
             it.make_read_only()?;
         }
-        Ok(Self { spec: spec.clone(), memory, packed: VecDeque::new(), spare: None })
+        let (packed, rotations) = (VecDeque::new(), VecDeque::new());
+        Ok(Self { spec: spec.clone(), memory, rotations, packed, spare: None })
+    }
+
+    /// Returns copies as it is or in a layout, created if necessary.
+    fn rotation(&mut self, layout: Option<&LayoutSpec>, n_copies: usize) -> io::Result<&Rotation> {
+        let cached = self.rotations.iter().position(|it| it.0.as_ref() == layout);
+        let rotation = match cached.and_then(|it| self.rotations.remove(it)) {
+            Some((_, rotation)) => rotation,
+            None => {
+                let n_bytes: usize = self.rotations.iter().map(|it| it.1.n_bytes()).sum();
+                let spare =
+                    if n_bytes > ROTATIONS_BYTES { self.rotations.pop_back() } else { None };
+                if let Some(layout) = layout {
+                    self.packed(layout)?;
+                }
+                let bytes = match layout {
+                    // It is the first of the packed copies now.
+                    Some(_) => self.packed[0].1.bytes(),
+                    None => self.memory.get(Placement::Aligned).bytes(),
+                };
+                Rotation::new(bytes, n_copies, spare.map(|it| it.1))?
+            }
+        };
+        self.rotations.push_front((layout.cloned(), rotation));
+        Ok(&self.rotations[0].1)
     }
 
     /// Returns the address of the packed copy in a layout, created if necessary.
@@ -233,7 +309,13 @@ mod tests {
 
     #[test]
     fn cases_share_the_parameters_that_have_one_value() {
-        let spec = |n: u64, seed| ParamSpec { dtype: DType::F32, shape: vec![n], seed, rows: None };
+        let spec = |n: u64, seed| ParamSpec {
+            dtype: DType::F32,
+            shape: vec![n],
+            seed,
+            rows: None,
+            cold: false,
+        };
         let case = |n| Case { params: vec![spec(n, 1), spec(8, 2)], outputs: Vec::new() };
         let first = Arguments::new(&case(5), Purpose::Timing, std::iter::empty()).unwrap();
         let others = std::iter::once(&first);
@@ -247,7 +329,8 @@ mod tests {
 
     #[test]
     fn memory_of_an_evicted_copy_serves_the_next() {
-        let spec = ParamSpec { dtype: DType::I32, shape: vec![6, 5], seed: 1, rows: None };
+        let spec =
+            ParamSpec { dtype: DType::I32, shape: vec![6, 5], seed: 1, rows: None, cold: false };
         let mut param = Param::new(&spec, Purpose::Timing).unwrap();
         let tiled = |factor| LayoutSpec { splits: vec![(0, factor)], order: vec![0, 2, 1] };
         let expected: Vec<Vec<u8>> = [2, 3, 4].map(|it| packed(&spec, &tiled(it))).into();

@@ -9,6 +9,7 @@ use super::invalid;
 use memory::{Arguments, Placement, Purpose};
 
 pub(super) mod memory;
+mod rotation;
 mod timer;
 
 /// The arguments of each case, as far as they were needed.
@@ -50,6 +51,21 @@ impl<'a> LoadedCandidate<'a> {
     }
 }
 
+/// Launches of a candidate that take their argument tables in turn.
+struct Turns<'a> {
+    loaded: &'a LoadedCandidate<'a>,
+    launch: &'a CpuLaunch,
+    tables: &'a [Vec<u64>],
+    n_launches: usize,
+}
+
+impl Turns<'_> {
+    fn run(&mut self) {
+        self.loaded.run(self.launch, &self.tables[self.n_launches % self.tables.len()]);
+        self.n_launches += 1;
+    }
+}
+
 impl Memory {
     /// Creates the arguments of all cases.
     pub(super) fn prepare(&mut self, problem: &Problem) -> io::Result<()> {
@@ -59,6 +75,11 @@ impl Memory {
     /// Returns the size of the arguments, in bytes.
     pub(super) fn n_bytes(&self) -> usize {
         self.0.iter().flatten().map(Arguments::n_bytes).sum()
+    }
+
+    /// Frees memory that can be filled anew, as other problems are current.
+    pub(super) fn free_rotations(&mut self) {
+        self.0.iter_mut().flatten().for_each(Arguments::free_rotations);
     }
 
     /// Launches code once on a case, with guard pages around its arguments; returns the results.
@@ -84,8 +105,12 @@ impl Memory {
         policy: &Policy,
     ) -> io::Result<Vec<f64>> {
         let launch = loaded.launch(0)?;
-        let table = self.arguments(problem, 0)?.table(&launch.table, Placement::Aligned)?;
-        Ok(timer::time(&mut || loaded.run(launch, &table), policy))
+        let arguments = self.arguments(problem, 0)?;
+        let tables = arguments.tables(&launch.table)?;
+        let mut turns = Turns { loaded, launch, tables: &tables, n_launches: 0 };
+        let samples = timer::time(&mut || turns.run(), policy);
+        arguments.note_launches(turns.n_launches);
+        Ok(samples)
     }
 
     /// Times several codes on the first case, interleaved.
@@ -101,8 +126,10 @@ impl Memory {
         for round in 0..rounds.max(1) {
             for (n, loaded) in codes.iter().enumerate() {
                 let launch = loaded.launch(0)?;
-                let table = self.arguments(problem, 0)?.table(&launch.table, Placement::Aligned)?;
-                let mut launch = || loaded.run(launch, &table);
+                let arguments = self.arguments(problem, 0)?;
+                let tables = arguments.tables(&launch.table)?;
+                let mut turns = Turns { loaded, launch, tables: &tables, n_launches: 0 };
+                let mut launch = || turns.run();
                 if round == 0 {
                     let cold = timer::sample(&mut launch, 1);
                     let first = match cold >= timer::LONG_LAUNCH_NS {
@@ -111,13 +138,15 @@ impl Memory {
                     };
                     n_launches[n] = first.0;
                     samples[n].push(first.1);
-                    continue;
+                } else {
+                    if n_launches[n] > 1 {
+                        // Other codes ran in between and evicted its data; a single long launch does not
+                        // suffer.
+                        launch();
+                    }
+                    samples[n].push(timer::sample(&mut launch, n_launches[n]));
                 }
-                if n_launches[n] > 1 {
-                    // Other codes ran in between and evicted its data; a single long launch does not suffer.
-                    launch();
-                }
-                samples[n].push(timer::sample(&mut launch, n_launches[n]));
+                arguments.note_launches(turns.n_launches);
             }
         }
         Ok(samples)

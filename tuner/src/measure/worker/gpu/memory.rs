@@ -134,10 +134,19 @@ impl Arguments {
         Ok(())
     }
 
-    /// Returns a copy of these arguments.
+    /// Returns a copy of these arguments; of parameters that launches find in a cache, always the first.
     pub(super) fn set(&self, n: usize, words: &[Word]) -> Result<Vec<&Buffer>, WorkerError> {
-        let set = self.sets.get(n).ok_or_else(|| invalid("no such copy"))?;
-        let buffer = |it| find(set, it).ok_or_else(|| invalid("no such argument").into());
+        let is_warm = |word: &Word| match word {
+            Word::Param(n) | Word::Packed(n, _) => {
+                self.case.params.get(*n).is_some_and(|it| !it.cold)
+            }
+            Word::Output(_) | Word::Shared(_) | Word::Value(_) => false,
+        };
+        let buffer = |word: &Word| {
+            let set = self.sets.get(if is_warm(word) { 0 } else { n });
+            let set = set.ok_or_else(|| invalid("no such copy"))?;
+            find(set, word).ok_or_else(|| invalid("no such argument").into())
+        };
         words.iter().map(buffer).collect()
     }
 

@@ -1,0 +1,114 @@
+//! Records of earlier releases, carried over by `cargo tvmtune upgrade`.
+
+use std::fs;
+
+use tvmtune_plan::record::{Bucket, Entry, Record, Source};
+use tvmtune_tests::sandbox::{Said, Sandbox, said};
+
+/// A record that release 0.1 wrote of [`SOURCE`].
+const FORMER: &str = include_str!("../../compiler/plan/src/fixtures/generator-1.toml");
+
+const SOURCE: &str = "
+use tvmtune_runtime::autotune;
+
+#[autotune(dims(B = 1, C = 256, H = 56, W = 56))]
+pub fn add_relu_256x56x56(
+    x: Tensor<f32, B, C, H, W>,
+    y: Tensor<f32, B, C, H, W>,
+) -> Tensor<f32, B, C, H, W> {
+    compute(|n, c, i, j| relu(x[[n, c, i, j]] + y[[n, c, i, j]]))
+}
+";
+
+/// The path of the record in a crate's database.
+const RECORD: &str = "tvmtune/add_relu_256x56x56/c2d516f69012.cpu-avx512-l1_48-l2_1024-t2.toml";
+
+#[track_caller]
+fn upgrade(sandbox: &Sandbox) -> Said {
+    let said = said(sandbox.command(env!("CARGO_BIN_EXE_tvmtune")).args([
+        "upgrade",
+        "--shipped",
+        "--without-measuring",
+    ]));
+    assert_eq!(said.code, Some(0), "{said:?}");
+    said
+}
+
+#[test]
+fn a_shipped_record_is_carried_over_once() {
+    let sandbox = Sandbox::new("sandbox", SOURCE);
+    sandbox.write(RECORD, FORMER);
+    let n = FORMER.matches("[[bucket.schedule]]").count();
+    let first = upgrade(&sandbox);
+    assert!(
+        first.out.contains(&format!("1 record: {n} schedules carried over, 0 replayed")),
+        "{first:?}"
+    );
+    let text = fs::read_to_string(sandbox.package().join(RECORD)).expect("readable");
+    assert!(text.contains("generator = 2"), "{text}");
+    let measured = |text: &str| text.matches("median_ns = ").count();
+    assert_eq!(measured(&text), measured(FORMER), "times are kept");
+    let again = upgrade(&sandbox);
+    assert!(again.out.contains("0 records"), "{again:?}");
+    assert_eq!(fs::read_to_string(sandbox.package().join(RECORD)).expect("readable"), text);
+}
+
+#[test]
+fn a_schedule_whose_code_is_another_by_now_is_named_and_kept_as_it_was() {
+    let sandbox = Sandbox::new("sandbox", SOURCE);
+    let artifact = FORMER.split("artifact = \"").nth(1).and_then(|it| it.get(..64)).expect("one");
+    sandbox.write(RECORD, &FORMER.replacen(artifact, &"0".repeat(64), 1));
+    let said = upgrade(&sandbox);
+    assert!(said.out.contains(": 1 schedule replayed"), "{said:?}");
+    let text = fs::read_to_string(sandbox.package().join(RECORD)).expect("readable");
+    assert!(text.contains(&"0".repeat(64)), "{text}");
+}
+
+#[test]
+fn a_schedule_that_makes_other_code_is_replayed_until_it_is_measured_again() {
+    let source = "
+use tvmtune_runtime::autotune;
+
+#[autotune(dims(M = 1..=64, N = 96, K = 64), buckets(M = [8, 64]))]
+pub fn linear(x: Tensor<f32, M, K>, w: Weight<f32, N, K>) -> Tensor<f32, M, N> {
+    compute(|i, j| sum(0..K, |k| x[[i, k]] * w[[j, k]]))
+}
+";
+    let sandbox = Sandbox::new("sandbox", source);
+    let tvmtune = |arguments: &[&str]| {
+        let said = said(sandbox.command(env!("CARGO_BIN_EXE_tvmtune")).args(arguments));
+        assert_eq!(said.code, Some(0), "{said:?}");
+        said.out
+    };
+    tvmtune(&["tune", "--trials", "8"]);
+    let path = sandbox.records().remove(0);
+    let record = || Record::from_toml(&fs::read_to_string(&path).expect("readable")).expect("one");
+    let before = record();
+    // As if another release had made the code.
+    let mut other = before.clone();
+    for entry in other.buckets.iter_mut().flat_map(|it| &mut it.schedules) {
+        entry.artifact = format!("{:064x}", entry.trace.len());
+    }
+    fs::write(&path, other.to_toml()).expect("writable");
+    let status = || -> Vec<String> {
+        let rows: serde_json::Value =
+            serde_json::from_str(&tvmtune(&["status", "--json"])).expect("JSON");
+        let rows = rows.as_array().expect("a list").iter();
+        rows.map(|it| it["tier"].as_str().expect("a text").to_owned()).collect()
+    };
+    let is_searched = |bucket: &Bucket| bucket.schedules[0].source != Source::Default;
+    let n_searched = before.buckets.iter().filter(|it| is_searched(it)).count();
+    let n_replayed = || status().iter().filter(|it| *it == "replayed").count();
+    assert!(n_replayed() >= n_searched, "{:?}", status());
+    let n_named = n_replayed();
+    let said = tvmtune(&["upgrade"]);
+    assert_eq!(said.lines().filter(|it| it.starts_with("linear")).count(), n_named, "{said}");
+    assert_eq!(n_replayed(), 0, "{:?}", status());
+    let after = record();
+    for (before, after) in before.buckets.iter().zip(&after.buckets) {
+        assert!(after.trials >= before.trials && after.complete == before.complete);
+        assert!(after.schedules.iter().all(|it| it.artifact.len() == 64), "{after:?}");
+        let is_fresh = |it: &Entry| !it.artifact.starts_with("000000");
+        assert!(after.schedules.iter().all(is_fresh) || !is_searched(before), "{after:?}");
+    }
+}
