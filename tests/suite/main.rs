@@ -10,6 +10,7 @@ mod candle;
 mod cargo;
 mod cli;
 mod configuration;
+mod constants;
 mod cuda;
 mod database;
 mod devices;

@@ -13,8 +13,7 @@ use tvmtune_ir::poly::Interval;
 use tvmtune_ir::workload::{self, WorkloadId};
 use tvmtune_plan::embed;
 use tvmtune_plan::handoff::OpSource;
-
-use crate::scan::Function;
+use tvmtune_plan::source::Function;
 
 /// A valid annotated function.
 pub struct Op {

@@ -18,6 +18,7 @@
 
 mod body;
 mod call;
+mod constants;
 mod elaborate;
 mod errors;
 mod expr;
@@ -37,6 +38,7 @@ use proc_macro2::{Ident, TokenStream};
 use crate::dag::{Compute, DType, Dag, Dim, Scalar, ScalarId, Tensor, TensorId, simplify, verify};
 use crate::poly::{Interval, Poly};
 
+pub use constants::with_constants;
 pub use instances::{Instance, element_types, for_each_instance, instances};
 pub use options::{DimDeclaration, Options, Tolerance};
 pub use syntax::{Unreadable, function};

@@ -69,7 +69,7 @@ fn options() {
     3 | 9..=8 => no extent is in this range of `B`: write `B = 8..=9`
     3 | 1..9 => a range of extents includes its end: write `D = 1..=9`, or `D = 1..=8` if 9 is not among them
     3 | 99999999999 => extents are at most 2147483647
-    3 | Z => `Z` is no dimension declared before; constants are not known here: write the number
+    3 | Z => `Z` is no dimension declared before: write the number
     4 | N => `N` is fixed, and only ranges have buckets: remove them, or declare `N = 1..=8`
     4 | f16 => cannot accumulate in `f16`: write `accum = f32` or `accum = f64` (integers accumulate in their own type: cast them in the body)
     4 | -1 => expected a number that is not negative, as in `1e-3`
