@@ -32,9 +32,11 @@ mod semantics;
 mod space;
 mod study;
 mod tidy;
+mod top;
 mod transfer;
 mod tuning;
 mod types;
+mod unsigned;
 mod workers;
 #[cfg(target_arch = "x86_64")]
 mod x86;

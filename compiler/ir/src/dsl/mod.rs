@@ -31,6 +31,7 @@ mod read;
 mod reduce;
 mod signature;
 mod syntax;
+mod top;
 mod value;
 
 use proc_macro2::{Ident, TokenStream};
@@ -139,7 +140,7 @@ fn default_tolerance(dtype: DType) -> f64 {
         DType::F16 => 2e-3,
         DType::F32 => 1e-4,
         DType::F64 => 1e-9,
-        DType::I8 | DType::U8 | DType::I32 | DType::I64 | DType::Bool => 0.0,
+        DType::I8 | DType::U8 | DType::I32 | DType::U32 | DType::I64 | DType::Bool => 0.0,
     }
 }
 
