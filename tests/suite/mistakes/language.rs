@@ -275,7 +275,11 @@ fn signatures() -> Vec<Case> {
             "pub fn f(x: Tensor<float16, M>) -> Tensor<f32, M>",
             one,
         ),
-        signature("an unsigned type", "pub fn f(x: Tensor<u32, M>) -> Tensor<i64, M>", one),
+        signature(
+            "an unsigned element where a signed one is declared",
+            "pub fn f(x: Tensor<u32, M>) -> Tensor<i64, M>",
+            one,
+        ),
         signature("no element type", "pub fn f(x: Tensor<M>) -> Tensor<f32, M>", one),
         signature("a reference", "pub fn f(x: &Tensor<f32, M>) -> Tensor<f32, M>", one),
         signature("`usize`", "pub fn f(x: Tensor<f32, M>, n: usize) -> Tensor<f32, M>", one),

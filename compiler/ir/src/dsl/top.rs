@@ -14,8 +14,8 @@ use super::value::{Kind, Value, cast};
 use crate::dag::{BinaryOp, CompareOp, DType, Expr, Reducer};
 use crate::poly::{Poly, VarId};
 
-/// Ranks are below this: each is two passes over the range.
-pub(super) const MAX_RANKS: i64 = 64;
+/// Ranks are below this: each is two stages, and the time to schedule a chain grows faster than it.
+pub(super) const MAX_RANKS: i64 = 32;
 
 /// The values over which ranks are taken.
 struct Ranked {
