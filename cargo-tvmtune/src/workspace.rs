@@ -6,8 +6,8 @@ use anyhow::{Context, Result, bail};
 use cargo_metadata::{Metadata, MetadataCommand};
 use tvmtune_build::op::Op;
 use tvmtune_build::package::Package;
-use tvmtune_build::scan::Cfg;
 use tvmtune_ir::similar;
+use tvmtune_plan::source::Cfg;
 
 use crate::cli::{Features, Selection};
 

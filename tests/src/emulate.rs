@@ -138,6 +138,7 @@ fn scalar_argument(value: Number, dtype: DType) -> Argument {
         DType::F64 => value.to_f64().into(),
         DType::I8 => (value.to_i64() as i8).into(),
         DType::U8 | DType::Bool => (value.to_i64() as u8).into(),
+        DType::U32 => (value.to_i64() as u32).into(),
         DType::I32 => (value.to_i64() as i32).into(),
         DType::I64 => value.to_i64().into(),
     }

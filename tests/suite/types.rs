@@ -6,9 +6,9 @@ use std::path::Path;
 use half::{bf16, f16};
 use tvmtune_build::op::Op;
 use tvmtune_build::package::Package;
-use tvmtune_build::scan::Cfg;
 use tvmtune_ir::dag::{DType, Number};
 use tvmtune_ir::interp::{self, Array};
+use tvmtune_plan::source::Cfg;
 use tvmtune_runtime::{Cpu, Element, Error, Weight, autotune};
 
 /// A product with weights of three types.

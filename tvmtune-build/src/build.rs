@@ -12,6 +12,7 @@ use tvmtune_ir::target::{CpuTarget, GpuTarget, Isa, Platform};
 use tvmtune_plan::database::{CacheUse, Database, DatabaseError, Lookup, PackageCache, StoreKind};
 use tvmtune_plan::device;
 use tvmtune_plan::handoff::{Handoff, OpState};
+use tvmtune_plan::source::Cfg;
 
 use crate::config::Budget;
 use crate::cuda::{self, Compiler, Sources};
@@ -23,7 +24,6 @@ use crate::package::{Package, workspace_of};
 use crate::plan::{self, Digest, PlanTarget};
 use crate::report::{OpReport, TuningStatus};
 use crate::require;
-use crate::scan::Cfg;
 use crate::script::{DECLARED, Directive, Script};
 use crate::tune;
 

@@ -29,8 +29,7 @@
 pub mod script; // variables and directives of cargo
 pub mod mode; // the decision to measure
 pub mod config; // tvmtune.toml
-pub mod scan; // annotated functions
-pub mod op; // their programs
+pub mod op; // the programs of its annotated functions
 pub mod package; // both, of one package
 pub mod plan; // their schedules
 pub mod cuda; // the same for CUDA devices, with compiled code

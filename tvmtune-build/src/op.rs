@@ -14,9 +14,8 @@ use tvmtune_ir::target::Target;
 use tvmtune_ir::workload::{self, WorkloadId};
 use tvmtune_plan::embed;
 use tvmtune_plan::handoff::OpSource;
+use tvmtune_plan::source::Function;
 use tvmtune_space::operands;
-
-use crate::scan::Function;
 
 /// A valid annotated function.
 pub struct Op {

@@ -7,11 +7,11 @@ use std::time::SystemTime;
 
 use tvmtune_plan::database::{Cache, CacheUse, DatabaseError, PackageCache, SearchDirs};
 use tvmtune_plan::handoff;
+use tvmtune_plan::source::{self, Cfg};
 
 use crate::config::Config;
 use crate::error::Error;
 use crate::op::{self, Op, Origin};
-use crate::scan::{self, Cfg};
 
 /// A package with kernels.
 pub struct Package {
@@ -45,7 +45,7 @@ impl Package {
         cfg: &Cfg,
     ) -> Result<Self, Error> {
         let config = Config::read(manifest_dir)?;
-        let scan = scan::scan(manifest_dir, cfg);
+        let scan = source::scan(manifest_dir, cfg);
         let mut seen = BTreeSet::new();
         let ops = scan.functions.into_iter().flat_map(Op::all);
         let ops = ops.filter(|it| seen.insert(it.plan_name())).collect();

@@ -4,7 +4,7 @@
 //! `clippy` ask for metadata, `cargo build`, `test` and `run` for something to link. Editors expand
 //! in a server of their own, and documentation is made by `rustdoc`: neither is a compiler here.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// A compiler, by its arguments.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,8 +29,7 @@ pub(crate) enum Output {
 impl Compiler {
     /// Returns the compiler that this process is; `None` in an editor's server and in `rustdoc`.
     pub(crate) fn this_process() -> Option<Self> {
-        let arguments = std::env::args_os().map(|it| it.to_string_lossy().into_owned());
-        Self::parse(&expanded(arguments.collect()))
+        Self::parse(&arguments())
     }
 
     fn parse(arguments: &[String]) -> Option<Self> {
@@ -61,6 +60,34 @@ impl Compiler {
     pub(crate) fn only_checks(&self) -> bool {
         self.output == Output::Metadata
     }
+}
+
+/// Returns the file at which this compiler, or `rustdoc`, begins; `None` in other processes.
+pub(crate) fn root_file() -> Option<PathBuf> {
+    root_of(&arguments())
+}
+
+fn root_of(arguments: &[String]) -> Option<PathBuf> {
+    values(arguments, "--crate-name").next()?;
+    let is_file = |it: &&String| !it.starts_with('-') && it.ends_with(".rs");
+    arguments.iter().skip(1).find(is_file).map(PathBuf::from)
+}
+
+/// Returns whether this compiler may compile for another machine.
+pub(crate) fn has_target() -> bool {
+    values(&arguments(), "--target").next().is_some()
+}
+
+/// Returns what is configured on the command line: `feature="fast"`, `test`.
+pub(crate) fn cfg_arguments() -> Vec<String> {
+    let arguments = arguments();
+    let is_test = arguments.iter().any(|it| it == "--test").then_some("test");
+    values(&arguments, "--cfg").chain(is_test).map(str::to_owned).collect()
+}
+
+fn arguments() -> Vec<String> {
+    let arguments = std::env::args_os().map(|it| it.to_string_lossy().into_owned());
+    expanded(arguments.collect())
 }
 
 /// Returns whether one of the emitted kinds is code; without any named, a compiler links.
@@ -118,5 +145,14 @@ mod tests {
         check(&format!("{},link", other("miri")), Some(("model-lib", Interpreted)));
         check(&other("rustdoc"), None);
         check("rust-analyzer-proc-macro-srv", None);
+    }
+
+    #[test]
+    fn the_arguments_name_the_root_file() {
+        let root = |line: &str| root_of(&line.split(' ').map(str::to_owned).collect::<Vec<_>>());
+        let rustc = "/bin/rustc --crate-name model --edition=2024 src/lib.rs --crate-type lib";
+        assert_eq!(root(rustc), Some("src/lib.rs".into()));
+        assert_eq!(root("rustdoc --crate-name model src/lib.rs -o doc"), Some("src/lib.rs".into()));
+        assert_eq!(root("rust-analyzer-proc-macro-srv"), None);
     }
 }

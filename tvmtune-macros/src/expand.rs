@@ -8,6 +8,7 @@ use tvmtune_ir::dsl::{self, Program};
 use tvmtune_ir::workload;
 use tvmtune_plan::handoff::OpSource;
 
+use crate::constants::{self, Resolved};
 use crate::plan::Plan;
 use crate::{emit, plan, stub};
 
@@ -24,11 +25,13 @@ pub(crate) fn autotune(options: TokenStream, item: TokenStream) -> TokenStream {
             return quote! { #errors #stub };
         }
     };
-    expansion(&options, &function).unwrap_or_else(|error| {
-        let errors = error.into_compile_error();
+    let Resolved { options, checks, is_unknown } = constants::resolve(&options, &function);
+    let expansion = expansion(&options, &function).unwrap_or_else(|error| {
+        let errors = (!is_unknown).then(|| error.into_compile_error());
         let stub = stub::stub(&options, &function);
         quote! { #errors #stub }
-    })
+    });
+    quote! { #expansion #checks }
 }
 
 fn expansion(options: &TokenStream, function: &ItemFn) -> syn::Result<TokenStream> {

@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod compiler;
+mod constants;
 mod emit;
 mod expand;
 mod expanded;
@@ -29,7 +30,7 @@ use proc_macro::TokenStream;
 ///
 /// | argument | meaning |
 /// |---|---|
-/// | `dims(M = 1..=512, N = 64)` | extents: a range is known at launch only, an integer is baked in |
+/// | `dims(M = 1..=512, N = 64)` | extents: a range is known at launch only, an integer or a constant of the crate is baked in |
 /// | `buckets(M = [16, 512])` | upper ends of the ranges in which schedules may differ |
 /// | `types(W in [f32, bf16])` | element types that `W` stands for: a program for each |
 /// | `accum = f32` | the type that sums of small floats accumulate in |

@@ -2,7 +2,8 @@
 
 use half::{bf16, f16};
 
-/// An element type of tensors: `f32`, `f16`, `bf16`, `f64`, `i8`, `u8`, `i32`, `i64` or `bool`.
+/// An element type of tensors: `f32`, `f16`, `bf16`, `f64`, `i8`, `u8`, `i32`, `u32`,
+/// `i64` or `bool`.
 pub trait Element: sealed::Sealed + Copy + Default + Send + Sync + 'static {}
 
 mod sealed {
@@ -16,4 +17,4 @@ macro_rules! elements {
     };
 }
 
-elements!(f32 f16 bf16 f64 i8 u8 i32 i64 bool);
+elements!(f32 f16 bf16 f64 i8 u8 i32 u32 i64 bool);

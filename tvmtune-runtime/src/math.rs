@@ -49,7 +49,7 @@ macro_rules! integers {
     };
 }
 
-integers!(i8 u8 i32 i64);
+integers!(i8 u8 i32 u32 i64);
 
 #[cfg(test)]
 mod tests {

@@ -6,7 +6,8 @@
 //! # Invariants
 //!
 //! - A record that cannot be used is a miss and one warning, never an error of a build.
-//! - [`record`] and [`embed`] are pure; [`database`] and [`handoff`] alone read and write files.
+//! - [`record`] and [`embed`] are pure; [`database`], [`source`] and [`handoff`] alone read and
+//!   write files.
 
 #![forbid(unsafe_code)]
 
@@ -15,5 +16,6 @@ pub mod database; // records in files
 pub mod migrate; // records of earlier releases
 pub mod device; // the machine a build runs on
 pub mod embed; // what a crate embeds
+pub mod source; // the ops and constants of a package
 pub mod mode; // the treatment of kernels without a record
 pub mod handoff; // between a build script and the macro

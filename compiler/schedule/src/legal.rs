@@ -30,15 +30,17 @@ impl Schedule {
     /// Refuses unless every attached stage has a reader, and all of them inside its loop; those of
     /// an online reduction may also run after it.
     pub(crate) fn check_attachments(&self) -> Result<(), ScheduleError> {
+        let readers = self.all_readers();
         for (n, stage) in self.stages.iter().enumerate() {
             let Attach::At(host, axis) = stage.attach else { continue };
             let id = StageId(n as u32);
             let position = self.loop_position(host, axis)?;
-            let mut readers = self.readers(stage.tensor()).peekable();
-            let inside = |it| {
-                self.runs_inside(it, host, position) || (stage.online && self.runs_after(it, host))
+            let readers = &readers[stage.tensor().0 as usize];
+            let inside = |it: &StageId| {
+                self.runs_inside(*it, host, position)
+                    || (stage.online && self.runs_after(*it, host))
             };
-            if readers.peek().is_none() || !readers.all(inside) {
+            if readers.is_empty() || !readers.iter().all(inside) {
                 return Err(ErrorKind::ReadersOutside.of_stage(id));
             }
         }

@@ -41,6 +41,24 @@ impl Schedule {
         })
     }
 
+    /// The readers of every tensor, by id: one walk, where asking for each takes as many as there are
+    /// stages.
+    pub(crate) fn all_readers(&self) -> Vec<Vec<StageId>> {
+        let mut readers: Vec<Vec<StageId>> = vec![Vec::new(); self.tensors.len()];
+        for id in &self.order {
+            let stage = self.stage(*id);
+            if stage.attach != Attach::Inline {
+                stage.compute.body.for_each_read(&mut |tensor, _| {
+                    let readers = &mut readers[tensor.0 as usize];
+                    if readers.last() != Some(id) {
+                        readers.push(*id);
+                    }
+                });
+            }
+        }
+        readers
+    }
+
     /// Returns the definition of the element that is read, of an elementwise stage.
     pub(crate) fn element(&self, read: &Expr, facts: &Facts) -> Option<Expr> {
         let Expr::Read { tensor, index } = read else { return None };

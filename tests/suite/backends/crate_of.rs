@@ -44,7 +44,7 @@ macro_rules! elements { ($($t:ty)*) => { $(impl Element for $t {
     fn read(from: &mut Reader) -> Self { <$t>::from_le_bytes(from.take()) }
     fn write(&self, to: &mut Vec<u8>) { to.extend(self.to_le_bytes()) }
 })* } }
-elements!(f32 rt::half::f16 rt::half::bf16 f64 i8 u8 i32 i64);
+elements!(f32 rt::half::f16 rt::half::bf16 f64 i8 u8 i32 u32 i64);
 impl Element for bool {
     fn read(from: &mut Reader) -> Self { from.take::<1>() == [1] }
     fn write(&self, to: &mut Vec<u8>) { to.push(*self as u8) }

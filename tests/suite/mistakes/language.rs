@@ -40,6 +40,13 @@ fn attribute(mistake: &'static str, attribute: &str) -> Case {
     item(mistake, attribute, &format!("{attribute}\n{program}"))
 }
 
+/// A constant, which is an extent of the program below it.
+fn constant(mistake: &'static str, constant: &str) -> Case {
+    let program = "#[autotune(dims(K = HIDDEN))]\npub fn f(x: Tensor<f32, K>) -> Tensor<f32, K> {\n    \
+                   compute(|i| x[[i]])\n}";
+    item(mistake, constant, &format!("{constant}\n\n{program}"))
+}
+
 /// A signature with an empty body.
 fn signature(mistake: &'static str, signature: &str, returned: &str) -> Case {
     item(
@@ -134,7 +141,23 @@ fn attributes() -> Vec<Case> {
         attribute("a range from the larger end", "#[autotune(dims(M = 64..=1, K = 8))]"),
         attribute("a range without an end", "#[autotune(dims(M = 1.., K = 8))]"),
         attribute("a float as an extent", "#[autotune(dims(M = 1..=64, K = 8.0))]"),
-        attribute("a constant of the crate", "#[autotune(dims(M = 1..=64, K = HIDDEN))]"),
+        attribute("a constant of another crate", "#[autotune(dims(M = 1..=64, K = HIDDEN))]"),
+        constant("a constant by a function", "const HIDDEN: usize = usize::pow(2, 10);"),
+        constant("a constant that is a float", "const HIDDEN: f32 = 1024.0;"),
+        constant("a constant that is negative", "const HIDDEN: i32 = 8 - 9;"),
+        constant(
+            "constants of one name",
+            "#[cfg(debug_assertions)]\nconst HIDDEN: usize = 8;\n\
+             #[cfg(not(debug_assertions))]\nconst HIDDEN: usize = 16;",
+        ),
+        Case {
+            stage: Stage::Types,
+            ..constant(
+                "a constant that a macro hides",
+                "use sizes::*;\nmod sizes {\npub const HIDDEN: usize = 8;\n}\n\
+                 macro_rules! hide {\n() => { const HIDDEN: usize = 9; }\n}\nhide!();",
+            )
+        },
         attribute(
             "a dimension that is computed at launch",
             "#[autotune(dims(M = 1..=64, K = M * 2))]",
@@ -252,7 +275,11 @@ fn signatures() -> Vec<Case> {
             "pub fn f(x: Tensor<float16, M>) -> Tensor<f32, M>",
             one,
         ),
-        signature("an unsigned type", "pub fn f(x: Tensor<u32, M>) -> Tensor<i64, M>", one),
+        signature(
+            "an unsigned element where a signed one is declared",
+            "pub fn f(x: Tensor<u32, M>) -> Tensor<i64, M>",
+            one,
+        ),
         signature("no element type", "pub fn f(x: Tensor<M>) -> Tensor<f32, M>", one),
         signature("a reference", "pub fn f(x: &Tensor<f32, M>) -> Tensor<f32, M>", one),
         signature("`usize`", "pub fn f(x: Tensor<f32, M>, n: usize) -> Tensor<f32, M>", one),

@@ -4,8 +4,8 @@ use candle_core::WithDType;
 
 use crate::Element;
 
-/// An element type that both candle and programs have: `f32`, `f16`, `bf16`, `f64`, `u8`, `i32` or
-/// `i64`.
+/// An element type that both candle and programs have: `f32`, `f16`, `bf16`, `f64`, `u8`, `u32`,
+/// `i32` or `i64`.
 pub trait TensorElement: Element + WithDType + OnDevices {}
 
 impl<T: Element + WithDType + OnDevices> TensorElement for T {}

@@ -6,6 +6,7 @@
 
 pub(crate) mod arena;
 pub(crate) mod call;
+mod ids;
 #[cfg(feature = "jit")]
 pub(crate) mod guarded;
 #[cfg(feature = "jit")]

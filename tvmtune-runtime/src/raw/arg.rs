@@ -90,7 +90,8 @@ impl<T: Element, E: Deref<Target = [T]>> Pack for WeightArg<'_, T, E> {
     }
 }
 
-/// A run-time scalar as machine code reads it: floats widened to `f32`, integers to `i32`.
+/// A run-time scalar as machine code reads it: floats widened to `f32`, integers to 32
+/// bits.
 pub trait Scalar {
     /// Returns the bits of the scalar, in the low bytes.
     fn bits(self) -> u64;
@@ -115,6 +116,7 @@ scalars! {
     i8: it => i32::from(it).cast_unsigned().into();
     u8: it => it.into();
     i32: it => it.cast_unsigned().into();
+    u32: it => it.into();
     i64: it => it.cast_unsigned();
     bool: it => it.into();
 }

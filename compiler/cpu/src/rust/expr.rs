@@ -116,7 +116,7 @@ fn unary(op: UnaryOp, a: &Text, dtype: DType) -> Text {
         UnaryOp::Not => Text::compound(format!("!{operand}")),
         UnaryOp::Neg if dtype.is_float() => Text::compound(format!("-{operand}")),
         UnaryOp::Neg => call("wrapping_neg"),
-        UnaryOp::Abs if dtype == DType::U8 => Text::atom(operand),
+        UnaryOp::Abs if dtype.is_unsigned() => Text::atom(operand),
         UnaryOp::Abs if dtype.is_integer() => call("wrapping_abs"),
         UnaryOp::Floor | UnaryOp::Ceil | UnaryOp::Round if !dtype.is_float() => Text::atom(operand),
         UnaryOp::Rsqrt => Text::compound(format!("1.0 / {operand}.sqrt()")),

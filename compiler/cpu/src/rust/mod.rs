@@ -258,7 +258,7 @@ fn zero(dtype: DType) -> String {
         DType::F16 | DType::Bf16 => format!("{}::ZERO", element_type(dtype)),
         DType::F32 | DType::F64 => format!("0.0_{dtype}"),
         DType::Bool => "false".to_owned(),
-        DType::I8 | DType::U8 | DType::I32 | DType::I64 => format!("0_{dtype}"),
+        DType::I8 | DType::U8 | DType::I32 | DType::U32 | DType::I64 => format!("0_{dtype}"),
     }
 }
 

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use super::affine::{Affine, Coef, simplify};
+use super::expr::vector_op;
 use super::tree::{
     Access, Buffer, Derived, DerivedOp, GuardId, Loop, LoopMode, Node, Term, TermKind, Tree, Var,
     Write, add_stride, literal_bits,
@@ -112,6 +113,10 @@ impl TreeBuilder<'_> {
         value: &Expr,
     ) -> Result<Node, Unsupported> {
         let target = self.target(tensor, index)?;
+        let dtype = value.dtype(self.tree.nest);
+        if let Some(reducer) = reducer.filter(|it| vector_op(it.op(), dtype).is_none()) {
+            return Err(Unsupported::Operation(reducer.op()));
+        }
         Ok(Node::Write(Write::new(target, reducer, self.term(value, false)?)))
     }
 

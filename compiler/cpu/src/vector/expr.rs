@@ -2,7 +2,8 @@
 //!
 //! Floating-point arithmetic keeps the program's rounding: only sums are contracted and
 //! reassociated, as the program leaves their order open (see [`super::store`]). 8-bit integers wrap
-//! after each operation. 64-bit integers are narrowed to 32 bits where range analysis proves that
+//! after each operation. `u32` are the same bits as `i32`: what depends on the sign compares them with
+//! the highest bit flipped, and divisions of large ones are refused. 64-bit integers are narrowed to 32 bits where range analysis proves that
 //! they fit; else the nest is refused.
 
 use super::affine::{Coef, LANE};
@@ -137,6 +138,7 @@ impl Lowering<'_> {
             let value = match op {
                 UnaryOp::Not => graph.not(a),
                 UnaryOp::Neg => negative,
+                UnaryOp::Abs if dtype.is_unsigned() => a,
                 UnaryOp::Abs => graph.binary(VectorBinary::MaxI, a, negative),
                 _ => a,
             };
@@ -177,8 +179,16 @@ impl Lowering<'_> {
         b: ValueId,
         small: bool,
     ) -> Result<ValueId, Unsupported> {
+        if dtype == DType::U32 && matches!(op, BinaryOp::Div | BinaryOp::Rem) && !small {
+            return Err(Unsupported::Operation(op));
+        }
         let graph = self.graph();
         let value = match (op, vector_op(op, dtype)) {
+            (BinaryOp::Min | BinaryOp::Max, None) => {
+                let less = graph.compare_unsigned(CompareOp::Lt, a, b);
+                let (then, otherwise) = if op == BinaryOp::Min { (a, b) } else { (b, a) };
+                graph.select(less, then, otherwise)
+            }
             (BinaryOp::Min | BinaryOp::Max, Some(op)) if dtype.is_float() => {
                 graph.min_max_num(op, a, b)
             }
@@ -229,6 +239,7 @@ impl Lowering<'_> {
                 if op == CompareOp::Ne { differ } else { graph.not(differ) }
             }
             it if it.is_float() => graph.compare_float(op, a, b),
+            DType::U32 => graph.compare_unsigned(op, a, b),
             _ => graph.compare_int(op, a, b),
         })
     }
@@ -270,6 +281,7 @@ impl Lowering<'_> {
             (true, DType::F16) => graph.round_to_f16(value),
             (true, DType::Bf16) => graph.round_to_bf16(value),
             (true, DType::I32) => graph.float_to_int(value),
+            (true, DType::U32) => graph.float_to_unsigned(value),
             (true, DType::I8) => graph.float_to_byte(value, -128.0, 127.0),
             (true, DType::U8) => graph.float_to_byte(value, 0.0, 255.0),
             (true, DType::Bool) => {
@@ -283,7 +295,10 @@ impl Lowering<'_> {
             }
             (false, DType::F64) => return Err(Unsupported::Type(to)),
             (false, it) if it.is_float() => {
-                let float = graph.unary(VectorUnary::IntToFloat, value);
+                let float = match from {
+                    DType::U32 => graph.unsigned_to_float(value),
+                    _ => graph.unary(VectorUnary::IntToFloat, value),
+                };
                 return self.cast(float, DType::F32, to);
             }
             (false, _) => self.wrap(value, to),
@@ -300,6 +315,7 @@ impl Lowering<'_> {
     fn range_of(&self, term: &Term) -> Interval {
         let of_type = integer_range(term.dtype);
         match &term.kind {
+            TermKind::Bits(bits) if term.dtype == DType::U32 => Interval::point(i64::from(*bits)),
             TermKind::Bits(bits) => Interval::point(i64::from(*bits as i32)),
             TermKind::Index(form) => self.tree.interval(form),
             TermKind::Cast(a) if a.dtype == DType::Bool => Interval { lo: 0, hi: 1 },
@@ -308,7 +324,10 @@ impl Lowering<'_> {
                 if of_type.includes(range) { range } else { of_type }
             }
             TermKind::Select(parts) => self.range_of(&parts[1]).join(self.range_of(&parts[2])),
-            TermKind::Unary(UnaryOp::Neg, a) => self.range_of(a).times(Interval::point(-1)),
+            TermKind::Unary(UnaryOp::Neg, a) => {
+                let range = self.range_of(a).times(Interval::point(-1));
+                if of_type.includes(range) { range } else { of_type }
+            }
             TermKind::Binary(op, a, b) if term.dtype.is_integer() => {
                 let (a, b) = (self.range_of(a), self.range_of(b));
                 let range = match op {
@@ -333,6 +352,9 @@ impl Lowering<'_> {
 
 /// Returns the vector operation that is an operation on values of a type, up to NaNs and wrapping.
 pub(super) fn vector_op(op: BinaryOp, dtype: DType) -> Option<VectorBinary> {
+    if dtype == DType::U32 && matches!(op, BinaryOp::Min | BinaryOp::Max) {
+        return None;
+    }
     Some(match (op, dtype.is_float()) {
         (BinaryOp::Add, true) => VectorBinary::AddF,
         (BinaryOp::Sub, true) => VectorBinary::SubF,

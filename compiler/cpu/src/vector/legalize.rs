@@ -69,6 +69,16 @@ impl ValueGraph {
         }
     }
 
+    /// Compares `u32`.
+    pub(super) fn compare_unsigned(&mut self, op: CompareOp, a: ValueId, b: ValueId) -> ValueId {
+        if matches!(op, CompareOp::Eq | CompareOp::Ne) {
+            return self.compare_int(op, a, b);
+        }
+        let sign = self.splat(1 << 31);
+        let [a, b] = [a, b].map(|it| self.binary(VectorBinary::Xor, it, sign));
+        self.compare_int(op, a, b)
+    }
+
     /// Divides `i32` towards zero and returns quotient and remainder; both are 0 if the divisor is.
     /// `small` states that both operands fit 24 bits.
     ///
@@ -145,6 +155,34 @@ impl ValueGraph {
         let above = self.compare(VectorCompare::LeF, limit, x);
         let value = self.select(above, most, value);
         self.zero_of_nan(x, value)
+    }
+
+    /// Converts `f32` to `u32` as `as` does: in two halves, as there are instructions for `i32`.
+    pub(super) fn float_to_unsigned(&mut self, x: ValueId) -> ValueId {
+        let (zero, half) = (self.float(0.0), self.float(2_147_483_648.0));
+        // The maximum of a NaN and the bound is the bound.
+        let x = self.binary(VectorBinary::MaxF, x, zero);
+        let low = self.unary(VectorUnary::FloatToInt, x);
+        let rest = self.binary(VectorBinary::SubF, x, half);
+        let rest = self.unary(VectorUnary::FloatToInt, rest);
+        let sign = self.splat(1 << 31);
+        let high = self.binary(VectorBinary::Xor, rest, sign);
+        let is_high = self.compare(VectorCompare::LeF, half, x);
+        let value = self.select(is_high, high, low);
+        let (limit, most) = (self.float(4_294_967_296.0), self.splat(u32::MAX));
+        let above = self.compare(VectorCompare::LeF, limit, x);
+        self.select(above, most, value)
+    }
+
+    /// Converts `u32` to `f32`: both halves are exact, so their sum rounds once.
+    pub(super) fn unsigned_to_float(&mut self, x: ValueId) -> ValueId {
+        let low = self.splat(0xffff);
+        let low = self.binary(VectorBinary::And, x, low);
+        let high = self.unary(VectorUnary::ShiftRight(16), x);
+        let [low, high] = [low, high].map(|it| self.unary(VectorUnary::IntToFloat, it));
+        let scale = self.float(65536.0);
+        let high = self.binary(VectorBinary::MulF, high, scale);
+        self.binary(VectorBinary::AddF, high, low)
     }
 
     /// Converts `f32` to an integer clamped to `[low, high]`; NaN becomes 0.

@@ -91,7 +91,7 @@ pub enum TableEntry {
     /// An integer computed from the dimensions.
     Param(Poly),
     /// A run-time scalar: the bits of its type, in the low bytes; floats narrower than 32 bits
-    /// widened to `f32`, integers and `bool` to `i32`.
+    /// widened to `f32`, other integers than `u32` and `bool` to `i32`.
     Scalar(ScalarId),
 }
 
@@ -155,7 +155,7 @@ pub enum Mask {
 /// The memory format of elements; in registers they are `f32` or `i32`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Storage {
-    /// 32 bits, as they are: `f32` or `i32`.
+    /// 32 bits, as they are: `f32`, `i32` or `u32`.
     Word,
     /// IEEE binary16; `f32` in registers; stores round to nearest even.
     F16,
@@ -173,7 +173,7 @@ impl Storage {
     /// Returns the format of a type; `None` for types that are left to portable code.
     pub fn of(dtype: DType) -> Option<Self> {
         Some(match dtype {
-            DType::F32 | DType::I32 => Storage::Word,
+            DType::F32 | DType::I32 | DType::U32 => Storage::Word,
             DType::F16 => Storage::F16,
             DType::Bf16 => Storage::Bf16,
             DType::I8 => Storage::I8,

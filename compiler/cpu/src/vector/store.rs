@@ -379,5 +379,5 @@ impl<'t> Lowering<'t> {
 }
 
 fn reducing_op(reducer: Reducer, dtype: DType) -> VectorBinary {
-    vector_op(reducer.op(), dtype).expect("each reducer has a vector operation")
+    vector_op(reducer.op(), dtype).expect("a type is refused that lacks the operation")
 }

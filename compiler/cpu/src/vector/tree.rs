@@ -280,6 +280,9 @@ pub(super) fn literal_bits(literal: Literal, dtype: DType) -> Result<u32, Unsupp
         (Literal::Float(value), DType::Bf16) => half::bf16::from_f64(value).to_f32().to_bits(),
         (Literal::Float(value), _) => (value as f32).to_bits(),
         (Literal::Int(value), it) if it.is_float() => (value as f32).to_bits(),
+        (Literal::Int(value), DType::U32) => {
+            u32::try_from(value).map_err(|_| Unsupported::Range)?
+        }
         (Literal::Int(value), _) => {
             i32::try_from(value).map_err(|_| Unsupported::Range)?.cast_unsigned()
         }

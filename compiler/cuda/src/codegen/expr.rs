@@ -151,7 +151,7 @@ fn unary(op: UnaryOp, a: &Text, dtype: DType) -> Text {
         UnaryOp::Not => Text::compound(format!("!{}", a.operand())),
         UnaryOp::Neg if dtype.is_float() => Text::compound(format!("-{}", a.operand())),
         UnaryOp::Neg => call("wrapping_neg"),
-        UnaryOp::Abs if dtype == DType::U8 => Text::atom(a.operand()),
+        UnaryOp::Abs if dtype.is_unsigned() => Text::atom(a.operand()),
         UnaryOp::Abs if dtype.is_integer() => call("wrapping_abs"),
         UnaryOp::Floor | UnaryOp::Ceil | UnaryOp::Round if !dtype.is_float() => {
             Text::atom(a.operand())

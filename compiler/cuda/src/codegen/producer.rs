@@ -230,6 +230,7 @@ const TF32: u32 = 11;
 fn element(dtype: DType) -> u32 {
     match dtype {
         DType::I8 | DType::U8 | DType::Bool => 0,
+        DType::U32 => 2,
         DType::I32 => 3,
         DType::I64 => 5,
         DType::F16 => 6,

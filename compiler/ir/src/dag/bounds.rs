@@ -4,7 +4,7 @@
 //! accept the dag.
 
 use super::{
-    BinaryOp, CompareOp, Expr, Literal, Subscript, TensorId, Types, UnaryOp, integer_range,
+    BinaryOp, CompareOp, DType, Expr, Literal, Subscript, TensorId, Types, UnaryOp, integer_range,
 };
 use crate::poly::{Facts, Interval, Poly};
 
@@ -100,7 +100,10 @@ impl PathFacts {
         match subscript {
             Subscript::Affine(poly) => self.is_nonnegative(poly),
             Subscript::Value(value) => {
+                let below_sign =
+                    |it: &Expr| self.is_value_below(it, &Poly::constant(1 << 31), types);
                 self.interval(value, types).lo >= 0
+                    || unsigned(value, types).is_some_and(below_sign)
                     || self.compared.iter().any(|(op, a, b)| match op {
                         CompareOp::Ge => a == &**value && self.interval(b, types).lo >= 0,
                         CompareOp::Gt => a == &**value && self.interval(b, types).lo >= -1,
@@ -114,27 +117,29 @@ impl PathFacts {
 
     /// Returns whether `subscript < extent` can be proven.
     pub fn is_below(&self, subscript: &Subscript, extent: &Poly, types: &dyn Types) -> bool {
-        let gap = |top: Poly| extent.clone() - top;
         match subscript {
-            Subscript::Affine(poly) => self.is_nonnegative(&(gap(poly.clone()) - 1.into())),
+            Subscript::Affine(poly) => {
+                self.is_nonnegative(&(extent.clone() - poly.clone() - 1.into()))
+            }
             Subscript::Value(value) => {
-                let bounded = |top: &Expr, strictly: bool| {
-                    self.upper_bounds(top, types)
-                        .into_iter()
-                        .any(|top| self.is_nonnegative(&(gap(top) - i64::from(!strictly).into())))
-                };
-                bounded(value, false)
-                    || self.compared.iter().any(|(op, a, b)| match op {
-                        CompareOp::Lt | CompareOp::Le => {
-                            a == &**value && bounded(b, *op == CompareOp::Lt)
-                        }
-                        CompareOp::Gt | CompareOp::Ge => {
-                            b == &**value && bounded(a, *op == CompareOp::Gt)
-                        }
-                        CompareOp::Eq | CompareOp::Ne => false,
-                    })
+                let below = |it: &Expr| self.is_value_below(it, extent, types);
+                below(value) || unsigned(value, types).is_some_and(below)
             }
         }
+    }
+
+    fn is_value_below(&self, value: &Expr, extent: &Poly, types: &dyn Types) -> bool {
+        let bounded = |top: &Expr, strictly: bool| {
+            self.upper_bounds(top, types).into_iter().any(|top| {
+                self.is_nonnegative(&(extent.clone() - top - i64::from(!strictly).into()))
+            })
+        };
+        bounded(value, false)
+            || self.compared.iter().any(|(op, a, b)| match op {
+                CompareOp::Lt | CompareOp::Le => a == value && bounded(b, *op == CompareOp::Lt),
+                CompareOp::Gt | CompareOp::Ge => b == value && bounded(a, *op == CompareOp::Gt),
+                CompareOp::Eq | CompareOp::Ne => false,
+            })
     }
 
     /// Returns whether every read of an expression is in bounds wherever it is evaluated.
@@ -218,6 +223,15 @@ impl PathFacts {
         };
         // Values that exceed the type wrap, to anything.
         if whole.includes(found) { found } else { whole }
+    }
+}
+
+/// Returns the `u32` that a subscript converts to `i32`: where that is below an extent, so is the
+/// subscript, which is negative only from 2^31 on.
+fn unsigned<'a>(value: &'a Expr, types: &dyn Types) -> Option<&'a Expr> {
+    match value {
+        Expr::Cast(DType::I32, inner) if inner.dtype(types) == DType::U32 => Some(inner),
+        _ => None,
     }
 }
 

@@ -26,6 +26,8 @@ pub enum DType {
     U8,
     /// Two's complement, 32 bits; arithmetic wraps.
     I32,
+    /// Unsigned, 32 bits; arithmetic wraps.
+    U32,
     /// Two's complement, 64 bits; arithmetic wraps.
     I64,
     /// One byte, 0 or 1.
@@ -34,7 +36,7 @@ pub enum DType {
 
 impl DType {
     /// Every element type, in order of declaration.
-    pub const ALL: [DType; 9] = [
+    pub const ALL: [DType; 10] = [
         DType::F32,
         DType::F16,
         DType::Bf16,
@@ -42,6 +44,7 @@ impl DType {
         DType::I8,
         DType::U8,
         DType::I32,
+        DType::U32,
         DType::I64,
         DType::Bool,
     ];
@@ -51,7 +54,7 @@ impl DType {
         match self {
             DType::I8 | DType::U8 | DType::Bool => 1,
             DType::F16 | DType::Bf16 => 2,
-            DType::F32 | DType::I32 => 4,
+            DType::F32 | DType::I32 | DType::U32 => 4,
             DType::F64 | DType::I64 => 8,
         }
     }
@@ -63,7 +66,12 @@ impl DType {
 
     /// Returns whether values are integers; `Bool` is not.
     pub fn is_integer(self) -> bool {
-        matches!(self, DType::I8 | DType::U8 | DType::I32 | DType::I64)
+        matches!(self, DType::I8 | DType::U8 | DType::I32 | DType::U32 | DType::I64)
+    }
+
+    /// Returns whether values are integers that cannot be negative.
+    pub fn is_unsigned(self) -> bool {
+        matches!(self, DType::U8 | DType::U32)
     }
 
     /// The type in which arithmetic on this type is done.
@@ -84,6 +92,7 @@ impl DType {
             DType::I8 => "i8",
             DType::U8 => "u8",
             DType::I32 => "i32",
+            DType::U32 => "u32",
             DType::I64 => "i64",
             DType::Bool => "bool",
         }
@@ -98,7 +107,7 @@ impl fmt::Display for DType {
 
 /// The text names no element type.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is not an element type; expected one of f32 f16 bf16 f64 i8 u8 i32 i64 bool")]
+#[error("`{0}` is not an element type; expected one of f32 f16 bf16 f64 i8 u8 i32 u32 i64 bool")]
 pub struct UnknownDType(pub String);
 
 impl FromStr for DType {

@@ -259,6 +259,7 @@ pub fn integer_range(dtype: DType) -> Interval {
         DType::I8 => Interval { lo: i8::MIN.into(), hi: i8::MAX.into() },
         DType::U8 => Interval { lo: 0, hi: u8::MAX.into() },
         DType::I32 => Interval { lo: i32::MIN.into(), hi: i32::MAX.into() },
+        DType::U32 => Interval { lo: 0, hi: u32::MAX.into() },
         DType::I64 => Interval { lo: i64::MIN, hi: i64::MAX },
         DType::F32 | DType::F16 | DType::Bf16 | DType::F64 | DType::Bool => {
             Interval { lo: 0, hi: 1 }

@@ -37,6 +37,7 @@ pub fn wrap(value: i64, dtype: DType) -> i64 {
         DType::I8 => i64::from(value as i8),
         DType::U8 => i64::from(value as u8),
         DType::I32 => i64::from(value as i32),
+        DType::U32 => i64::from(value as u32),
         _ => value,
     }
 }
@@ -222,6 +223,9 @@ mod tests {
         let i = Number::Int;
         assert_eq!(i(127).binary(BinaryOp::Add, i(1), DType::I8), i(-128));
         assert_eq!(i(255).binary(BinaryOp::Mul, i(2), DType::U8), i(254));
+        assert_eq!(i(0).binary(BinaryOp::Sub, i(1), DType::U32), i(u32::MAX.into()));
+        assert_eq!(i(u32::MAX.into()).binary(BinaryOp::Div, i(2), DType::U32), i(i32::MAX.into()));
+        assert_eq!(i(1).unary(UnaryOp::Neg, DType::U32), i(u32::MAX.into()));
         assert_eq!(i(-7).binary(BinaryOp::Div, i(2), DType::I32), i(-3));
         assert_eq!(i(-7).binary(BinaryOp::Rem, i(2), DType::I32), i(-1));
         assert_eq!(i(5).binary(BinaryOp::Div, i(0), DType::I32), i(0));
@@ -237,6 +241,7 @@ mod tests {
             assert_eq!(Number::Float(x).cast(DType::I8), Number::Int((x32 as i8).into()));
             assert_eq!(Number::Float(x).cast(DType::U8), Number::Int((x32 as u8).into()));
             assert_eq!(Number::Float(x).cast(DType::I32), Number::Int((x32 as i32).into()));
+            assert_eq!(Number::Float(x).cast(DType::U32), Number::Int((x32 as u32).into()));
             assert_eq!(Number::Float(x).cast(DType::I64), Number::Int(x32 as i64));
         }
         let big = (1 << 60) + 1;

@@ -131,6 +131,9 @@ impl Elaborator {
             let axes = axis_names(self.symbols.tensors[id.0 as usize].shape.len());
             let method = call.method.to_string();
             let hint = match method.as_str() {
+                "argtop" => {
+                    format!("write `argtop(r, 0..K, |k| {tensor}[[..]])`")
+                }
                 it if reduce::NAMES.contains(&it) => {
                     format!("a reduction names its range: write `{it}(0..K, |k| {tensor}[[..]])`")
                 }

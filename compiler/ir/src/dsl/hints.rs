@@ -33,7 +33,7 @@ const FUNCTIONS: [(&str, &str); 20] = [
 ];
 
 /// Element types that other languages have, or that only Rust has, and what stands for them.
-const ELEMENT_TYPES: [(&str, &str); 24] = [
+const ELEMENT_TYPES: [(&str, &str); 25] = [
     ("float", "f32"),
     ("float32", "f32"),
     ("fp32", "f32"),
@@ -53,7 +53,8 @@ const ELEMENT_TYPES: [(&str, &str); 24] = [
     ("u16", "i32"),
     ("int64", "i64"),
     ("long", "i64"),
-    ("u32", "i64"),
+    ("uint32", "u32"),
+    ("uint", "u32"),
     ("u64", "i64"),
     ("usize", "i64"),
     ("isize", "i64"),
@@ -86,7 +87,12 @@ pub(super) fn no_element_type(name: &str) -> String {
 /// meant.
 pub(super) fn element_type(name: &str) -> Option<String> {
     let instead = ELEMENT_TYPES.iter().find(|(it, _)| *it == name);
-    let instead = instead.map(|(_, instead)| format!(": write `{instead}`"));
+    let instead = instead.map(|(_, instead)| match name {
+        "u64" | "usize" => {
+            format!(": write `{instead}`, for which callers may pass slices of `{name}`")
+        }
+        _ => format!(": write `{instead}`"),
+    });
     instead.or_else(|| similar::suggestion(name, DType::ALL.map(DType::name)))
 }
 

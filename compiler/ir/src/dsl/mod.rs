@@ -18,6 +18,7 @@
 
 mod body;
 mod call;
+mod constants;
 mod elaborate;
 mod errors;
 mod expr;
@@ -31,6 +32,7 @@ mod reduce;
 mod residence;
 mod signature;
 mod syntax;
+mod top;
 mod value;
 
 use proc_macro2::{Ident, TokenStream};
@@ -38,6 +40,7 @@ use proc_macro2::{Ident, TokenStream};
 use crate::dag::{Compute, DType, Dag, Dim, Scalar, ScalarId, Tensor, TensorId, simplify, verify};
 use crate::poly::{Interval, Poly};
 
+pub use constants::with_constants;
 pub use instances::{Instance, element_types, for_each_instance, instances};
 pub use options::{DimDeclaration, Options, Tolerance};
 pub use residence::Residence;
@@ -145,7 +148,7 @@ fn default_tolerance(dtype: DType) -> f64 {
         DType::F16 => 2e-3,
         DType::F32 => 1e-4,
         DType::F64 => 1e-9,
-        DType::I8 | DType::U8 | DType::I32 | DType::I64 | DType::Bool => 0.0,
+        DType::I8 | DType::U8 | DType::I32 | DType::U32 | DType::I64 | DType::Bool => 0.0,
     }
 }
 

@@ -261,6 +261,13 @@ fn constant(expr: &Expr, options: &mut Options, errors: &mut Errors) -> Option<i
         Expr::Paren(it) => return constant(&it.expr, options, errors),
         Expr::Group(it) => return constant(&it.expr, options, errors),
         Expr::Path(path) => Some(named(&path.path, options, errors)?),
+        Expr::Cast(it) if EXTENT_TYPES.iter().any(|ty| is_type(&it.ty, ty)) => {
+            return constant(&it.expr, options, errors);
+        }
+        Expr::Macro(it) if it.mac.path.is_ident("compile_error") => {
+            let message = it.mac.parse_body::<syn::LitStr>();
+            return errors.at(expr, message.map_or(NO_EXTENT.to_owned(), |it| it.value()));
+        }
         Expr::Binary(it) => {
             let (a, b) =
                 (constant(&it.left, options, errors), constant(&it.right, options, errors));
@@ -282,8 +289,15 @@ fn constant(expr: &Expr, options: &mut Options, errors: &mut Errors) -> Option<i
     value
 }
 
-const NO_EXTENT: &str =
-    "expected an integer, a range as in `1..=512`, or `+ - * / %` of integers and dimensions";
+const NO_EXTENT: &str = "expected an integer, a range as in `1..=512`, or `+ - * / %` of integers, \
+                         constants and dimensions declared before";
+
+/// The types that any extent can be converted to.
+const EXTENT_TYPES: [&str; 6] = ["usize", "isize", "u32", "i32", "u64", "i64"];
+
+fn is_type(ty: &syn::Type, name: &str) -> bool {
+    matches!(ty, syn::Type::Path(it) if it.qself.is_none() && it.path.is_ident(name))
+}
 
 /// The extent of a fixed dimension declared before.
 fn named(path: &syn::Path, options: &mut Options, errors: &mut Errors) -> Option<i64> {
@@ -292,7 +306,7 @@ fn named(path: &syn::Path, options: &mut Options, errors: &mut Errors) -> Option
         let fixed = options.dims.iter().filter(|it| !it.dynamic).map(|it| it.ident.to_string());
         let fixed: Vec<String> = fixed.collect();
         let meant = similar::suggestion(&name, fixed.iter().map(String::as_str));
-        let meant = meant.as_deref().unwrap_or("; constants are not known here: write the number");
+        let meant = meant.as_deref().unwrap_or(": write the number");
         return errors.at(path, format!("`{name}` is no dimension declared before{meant}"));
     };
     if dim.dynamic {

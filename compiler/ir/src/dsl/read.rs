@@ -140,7 +140,8 @@ impl Elaborator {
             let message = format!("an index is an integer, not {dtype}: convert it with `as i64`");
             return self.errors.at_location(value.location, message);
         }
-        // 32 bits suffice if the value had no more before a cast, and the extent fits.
+        // 32 bits suffice if the value had no more before a cast, and the extent fits. What `u32`
+        // has beyond `i32` becomes negative, so it stays outside of such an extent.
         let (expr, dtype) = match expr {
             Expr::Cast(DType::I64, inner) if is_narrow(inner.dtype(&self.symbols)) => {
                 (&**inner, inner.dtype(&self.symbols))
@@ -231,7 +232,7 @@ fn text(syntax: &Syntax) -> String {
     parts.iter().map(|it| it.to_token_stream().to_string()).collect::<Vec<_>>().join(", ")
 }
 
-/// Returns whether every value of the type is one of `I32`.
+/// Returns whether values of the type have at most 32 bits.
 fn is_narrow(dtype: DType) -> bool {
     dtype.is_integer() && dtype != DType::I64
 }

@@ -27,15 +27,15 @@ enum ReductionKind {
 }
 
 /// The names of reductions.
-pub(super) const NAMES: [&str; 9] =
-    ["sum", "prod", "min", "max", "any", "all", "argmax", "argmin", "mean"];
+pub(super) const NAMES: [&str; 10] =
+    ["sum", "prod", "min", "max", "any", "all", "argmax", "argmin", "argtop", "mean"];
 
 /// The axis of a reduction.
-struct Range {
+pub(super) struct Range {
     /// The least index for any values of the enclosing axes.
-    lo: Poly,
+    pub(super) lo: Poly,
     /// The extent for any values of the enclosing axes.
-    extent: Poly,
+    pub(super) extent: Poly,
     /// The ends that depend on an enclosing axis, as a mask.
     part: Part,
     /// The number of indices that are not masked.
@@ -57,12 +57,12 @@ pub(super) struct Axes<'a> {
     pub(super) reduce: &'a [VarId],
 }
 
-struct ReductionBody {
-    axes: Vec<VarId>,
+pub(super) struct ReductionBody {
+    pub(super) axes: Vec<VarId>,
     /// The mask, if some values do not count.
-    mask: Option<Expr>,
+    pub(super) mask: Option<Expr>,
     /// `None` after an error in it or in an axis.
-    value: Option<Value>,
+    pub(super) value: Option<Value>,
 }
 
 impl Elaborator {
@@ -73,6 +73,9 @@ impl Elaborator {
         args: &Punctuated<Syntax, Token![,]>,
         location: Location,
     ) -> Option<Value> {
+        if name == "argtop" {
+            return self.argtop(args, location);
+        }
         let kind = reduction_kind(name);
         let (Some(ranges), Some(Syntax::Closure(closure)), 2) =
             (args.first(), args.last(), args.len())
@@ -137,7 +140,7 @@ impl Elaborator {
         Some(Value::new(Kind::Typed(expr, dtype), location))
     }
 
-    fn range(&mut self, syntax: &Syntax) -> Option<Range> {
+    pub(super) fn range(&mut self, syntax: &Syntax) -> Option<Range> {
         let range = match syntax {
             Syntax::Range(range) => range,
             Syntax::Paren(inner) => return self.range(&inner.expr),
@@ -198,7 +201,7 @@ impl Elaborator {
     }
 
     /// Elaborates the closure's body with its axes in scope.
-    fn reduction_body(
+    pub(super) fn reduction_body(
         &mut self,
         ranges: &[Option<Range>],
         closure: &syn::ExprClosure,
@@ -317,10 +320,7 @@ impl Elaborator {
     ) -> Expr {
         let body = self.materialized(axis, body, dtype);
         let best = self.reduce(reducer, vec![axis], body.clone(), dtype);
-        let last = range.lo.clone() + range.extent.clone() - Poly::constant(1);
-        // Vectors of 32-bit integers are twice as fast, so they are used where they suffice.
-        let narrow = last.interval(&self.known.facts).hi <= i64::from(i32::MAX);
-        let index_type = if narrow { DType::I32 } else { DType::I64 };
+        let (index_type, last) = self.index_type(range);
         let index = |poly: Poly| cast(index_type, DType::I64, Expr::Index(poly));
         // The last index is valid even where all values are NaN, and none is equal.
         let position = body
@@ -329,8 +329,16 @@ impl Elaborator {
         cast(DType::I64, index_type, self.reduce(Reducer::Min, vec![axis], position, index_type))
     }
 
+    /// Returns the type for indices of a range, and the last one.
+    pub(super) fn index_type(&self, range: &Range) -> (DType, Poly) {
+        let last = range.lo.clone() + range.extent.clone() - Poly::constant(1);
+        // Vectors of 32-bit integers are twice as fast, so they are used where they suffice.
+        let narrow = last.interval(&self.known.facts).hi <= i64::from(i32::MAX);
+        (if narrow { DType::I32 } else { DType::I64 }, last)
+    }
+
     /// Gives a body that is read twice a tensor of its own, unless it is a mere read.
-    fn materialized(&mut self, axis: VarId, body: Expr, dtype: DType) -> Expr {
+    pub(super) fn materialized(&mut self, axis: VarId, body: Expr, dtype: DType) -> Expr {
         let is_read = |it: &Expr| matches!(it, Expr::Read { .. });
         match &body {
             Expr::Cast(_, inner) if is_read(inner) => return body,
@@ -354,7 +362,7 @@ impl Elaborator {
     }
 
     /// Gives a reduction a tensor of its own over the axes around it that it uses, and reads it.
-    fn reduce(
+    pub(super) fn reduce(
         &mut self,
         reducer: Reducer,
         mut axes: Vec<VarId>,
@@ -433,7 +441,7 @@ impl Range {
 }
 
 /// Returns the conjunction of the conditions.
-fn and(a: Option<Expr>, b: Option<Expr>) -> Option<Expr> {
+pub(super) fn and(a: Option<Expr>, b: Option<Expr>) -> Option<Expr> {
     match (a, b) {
         (Some(a), Some(b)) => Some(a.binary(BinaryOp::And, b)),
         (a, b) => a.or(b),

@@ -28,6 +28,7 @@ pub(super) enum Storage {
     I8(Vec<i8>),
     U8(Vec<u8>),
     I32(Vec<i32>),
+    U32(Vec<u32>),
     I64(Vec<i64>),
     Bool(Vec<bool>),
 }
@@ -56,6 +57,7 @@ macro_rules! with_elements {
             Storage::I8($it) => $body,
             Storage::U8($it) => $body,
             Storage::I32($it) => $body,
+            Storage::U32($it) => $body,
             Storage::I64($it) => $body,
             Storage::Bool($it) => $body,
         }
@@ -74,6 +76,7 @@ impl Array {
             DType::I8 => Storage::I8(vec![0; len]),
             DType::U8 => Storage::U8(vec![0; len]),
             DType::I32 => Storage::I32(vec![0; len]),
+            DType::U32 => Storage::U32(vec![0; len]),
             DType::I64 => Storage::I64(vec![0; len]),
             DType::Bool => Storage::Bool(vec![false; len]),
         };
@@ -99,21 +102,21 @@ impl Array {
         array
     }
 
-    /// Floats uniform in -1..1; integers uniform in -100..=100 (of `u8`: 0..=200); coin flips.
+    /// Floats uniform in -1..1; integers uniform in -100..=100 (of unsigned ones 0..=200); coin flips.
     pub fn random(dtype: DType, shape: &[u64], seed: u64) -> Self {
         let mut state = seed;
         Self::from_fn(dtype, shape, |_| {
             let bits = next_bits(&mut state);
             match dtype {
                 DType::Bool => Number::Bool(bits >> 63 == 1),
-                DType::U8 => Number::Int((bits % 201) as i64),
+                it if it.is_unsigned() => Number::Int((bits % 201) as i64),
                 it if it.is_integer() => Number::Int((bits % 201) as i64 - 100),
                 _ => Number::Float((bits >> 11) as f64 / (1u64 << 52) as f64 - 1.0),
             }
         })
     }
 
-    /// Whole numbers in -3..=3 (of `u8`: 0..=6): sums of them are exact in any order, also in the
+    /// Whole numbers in -3..=3 (of unsigned types 0..=6): sums of them are exact in any order, also in the
     /// small floats while they stay short.
     pub fn whole_numbers(dtype: DType, shape: &[u64], seed: u64) -> Self {
         let mut state = seed;
@@ -121,7 +124,7 @@ impl Array {
             let value = (next_bits(&mut state) % 7) as i64;
             match dtype {
                 DType::Bool => Number::Bool(value > 2),
-                DType::U8 => Number::Int(value),
+                it if it.is_unsigned() => Number::Int(value),
                 _ => Number::Int(value - 3),
             }
         })
@@ -138,6 +141,7 @@ impl Array {
             Storage::I8(it) => Storage::I8(repeat(it, len)),
             Storage::U8(it) => Storage::U8(repeat(it, len)),
             Storage::I32(it) => Storage::I32(repeat(it, len)),
+            Storage::U32(it) => Storage::U32(repeat(it, len)),
             Storage::I64(it) => Storage::I64(repeat(it, len)),
             Storage::Bool(it) => Storage::Bool(repeat(it, len)),
         };
@@ -167,6 +171,7 @@ impl Array {
             DType::I8 => read!(I8, i8),
             DType::U8 => read!(U8, u8),
             DType::I32 => read!(I32, i32),
+            DType::U32 => read!(U32, u32),
             DType::I64 => read!(I64, i64),
             DType::Bool => Storage::Bool(bytes.iter().map(|it| *it != 0).collect()),
         };
@@ -193,6 +198,7 @@ impl Array {
             Storage::I8(it) => written!(it),
             Storage::U8(it) => it.clone(),
             Storage::I32(it) => written!(it),
+            Storage::U32(it) => written!(it),
             Storage::I64(it) => written!(it),
         }
     }
@@ -221,6 +227,7 @@ impl Array {
             Storage::I8(it) => Number::Int(it[flat].into()),
             Storage::U8(it) => Number::Int(it[flat].into()),
             Storage::I32(it) => Number::Int(it[flat].into()),
+            Storage::U32(it) => Number::Int(it[flat].into()),
             Storage::I64(it) => Number::Int(it[flat]),
             Storage::Bool(it) => Number::Bool(it[flat]),
         }
@@ -240,6 +247,7 @@ impl Array {
             Storage::I8(it) => it[flat] = value.cast(DType::I8).to_i64() as i8,
             Storage::U8(it) => it[flat] = value.cast(DType::U8).to_i64() as u8,
             Storage::I32(it) => it[flat] = value.cast(DType::I32).to_i64() as i32,
+            Storage::U32(it) => it[flat] = value.cast(DType::U32).to_i64() as u32,
             Storage::I64(it) => it[flat] = value.to_i64(),
             Storage::Bool(it) => it[flat] = value.cast(DType::Bool) == Number::Bool(true),
         }

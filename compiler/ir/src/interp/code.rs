@@ -260,6 +260,7 @@ fn gather(array: &Array, positions: impl Iterator<Item = usize>) -> Column {
         Storage::I8(it) => Column::Int(positions.map(|n| it[n].into()).collect()),
         Storage::U8(it) => Column::Int(positions.map(|n| it[n].into()).collect()),
         Storage::I32(it) => Column::Int(positions.map(|n| it[n].into()).collect()),
+        Storage::U32(it) => Column::Int(positions.map(|n| it[n].into()).collect()),
         Storage::I64(it) => Column::Int(positions.map(|n| it[n]).collect()),
         Storage::Bool(it) => Column::Bool(positions.map(|n| it[n]).collect()),
     }

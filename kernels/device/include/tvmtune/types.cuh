@@ -104,7 +104,8 @@ template <class To> TVMTUNE_FN To saturate(f32 value) {
   if constexpr (sizeof(To) == 8) {
     return To(__float2ll_rz(value));
   } else if constexpr (sizeof(To) == 4) {
-    return To(__float2int_rz(value));
+    if constexpr (Range<To>::is_signed) return To(__float2int_rz(value));
+    else return To(__float2uint_rz(value));
   } else {
     const i32 wide = __float2int_rz(value);
     const i32 least = Range<To>::least(), greatest = Range<To>::greatest();
@@ -112,7 +113,7 @@ template <class To> TVMTUNE_FN To saturate(f32 value) {
   }
 }
 
-// `value as To` for i8, u8, i32, i64, f16, bf16, f32, f64 and bool. Other unsigned types are not
+// `value as To` for i8, u8, i32, u32, i64, f16, bf16, f32, f64 and bool. Other unsigned types are not
 // elements of tensors.
 template <class To, class From> TVMTUNE_FN To cast(From value) {
   if constexpr (Same<To, From>::value) {

@@ -89,7 +89,7 @@ impl Packing {
         match dtype {
             DType::I8 | DType::U8 | DType::Bool => layout.pack(from, shape, to),
             DType::F16 | DType::Bf16 => pack_as::<2>(*layout, shape, from, to),
-            DType::F32 | DType::I32 => pack_as::<4>(*layout, shape, from, to),
+            DType::F32 | DType::I32 | DType::U32 => pack_as::<4>(*layout, shape, from, to),
             DType::F64 | DType::I64 => pack_as::<8>(*layout, shape, from, to),
         }
     }

@@ -49,7 +49,7 @@ fn all_errors_come_at_once_and_none_comes_of_another() {
     3 | & => no `&`: a tensor is named by its type alone, as in `Tensor<f32, M>`
     4 | [i, k, 0] => `x` has rank 2, but 3 indices were given: write `x[[i, j]]`
     4 | wt => cannot find tensor `wt`: declare a parameter, or compute it before (known: `x`)
-    4 | foo => `foo` is not a tvmtune intrinsic, and functions of the crate are not called in a program: write its expression here, with `let` for parts of it (available: abs, all, any, argmax, argmin, ceil, clamp, cos, erf, exp, floor, gelu, gelu_tanh, ln, max, mean, min, mul_add, pow, powf, powi, prod, relu, round, round_ties_even, rsqrt, sigmoid, silu, sin, sqrt, sum, tanh, tf32)
+    4 | foo => `foo` is not a tvmtune intrinsic, and functions of the crate are not called in a program: write its expression here, with `let` for parts of it (available: abs, all, any, argmax, argmin, argtop, ceil, clamp, cos, erf, exp, floor, gelu, gelu_tanh, ln, max, mean, min, mul_add, pow, powf, powi, prod, relu, round, round_ties_even, rsqrt, sigmoid, silu, sin, sqrt, sum, tanh, tf32)
     "#);
 }
 
@@ -92,7 +92,7 @@ fn options() {
     3 | 9..=8 => no extent is in this range of `B`: write `B = 8..=9`
     3 | 1..9 => a range of extents includes its end: write `D = 1..=9`, or `D = 1..=8` if 9 is not among them
     3 | 99999999999 => extents are at most 2147483647
-    3 | Z => `Z` is no dimension declared before; constants are not known here: write the number
+    3 | Z => `Z` is no dimension declared before: write the number
     4 | N => `N` is fixed, and only ranges have buckets: remove them, or declare `N = 1..=8`
     4 | f16 => cannot accumulate in `f16`: write `accum = f32` or `accum = f64` (integers accumulate in their own type: cast them in the body)
     4 | -1 => expected a number that is not negative, as in `1e-3`
@@ -335,7 +335,7 @@ fn calls() {
     3 | exp() => `exp` takes 1 value, not 0
     3 | exp(1.0, 2.0) => `exp` takes 1 value, not 2
     3 | max(x[[i, 0]]) => `max` takes 2 values, not 1
-    3 | foo => `foo` is not a tvmtune intrinsic, and functions of the crate are not called in a program: write its expression here, with `let` for parts of it (available: abs, all, any, argmax, argmin, ceil, clamp, cos, erf, exp, floor, gelu, gelu_tanh, ln, max, mean, min, mul_add, pow, powf, powi, prod, relu, round, round_ties_even, rsqrt, sigmoid, silu, sin, sqrt, sum, tanh, tf32)
+    3 | foo => `foo` is not a tvmtune intrinsic, and functions of the crate are not called in a program: write its expression here, with `let` for parts of it (available: abs, all, any, argmax, argmin, argtop, ceil, clamp, cos, erf, exp, floor, gelu, gelu_tanh, ln, max, mean, min, mul_add, pow, powf, powi, prod, relu, round, round_ties_even, rsqrt, sigmoid, silu, sin, sqrt, sum, tanh, tf32)
     3 | x.get([i, 0]) => a `.get([..])` is followed by `.unwrap_or(value)`
     3 | x.get(i) => indices stand in brackets, as in `x.get([i, j])`
     4 | x.get([i, 0]).unwrap() => expected `x.get([..]).unwrap_or(value)`

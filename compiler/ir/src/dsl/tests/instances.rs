@@ -98,10 +98,10 @@ fn mistakes_in_lists() {
     insta::assert_snapshot!(errors(extent), @r#"
     1 | W => no parameter or result has elements of `W`: write `Tensor<W, ..>`, or remove it from `types(..)`
     "#);
-    let all = "f32, f16, bf16, f64, i8, u8, i32, i64, bool";
+    let all = "f32, f16, bf16, f64, i8, u8, i32, u32, i64, bool";
     let two = format!("types(A in [{all}], B in [{all}])");
     insta::assert_snapshot!(lists(&two, body), @r#"
-    1 | A => these lists make 81 programs, and at most 64 are made: shorten them
+    1 | A => these lists make 100 programs, and at most 64 are made: shorten them
     1 | B => no parameter or result has elements of `B`: write `Tensor<B, ..>`, or remove it from `types(..)`
     "#);
 }

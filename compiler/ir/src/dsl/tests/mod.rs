@@ -6,6 +6,7 @@ mod identity;
 mod instances;
 mod language;
 mod reductions;
+mod top;
 mod values;
 
 use super::{ParamKind, program};

@@ -12,6 +12,8 @@ pub struct Cfg {
     options: BTreeMap<String, Vec<String>>,
     /// Set if the enabled features are known.
     has_features: bool,
+    /// Set if every other option that is not the compiler's own is known.
+    has_options: bool,
     /// The value of a predicate that can't be decided.
     undecided: bool,
 }
@@ -45,6 +47,18 @@ impl Cfg {
         cfg
     }
 
+    /// The same, with what the arguments of a compiler say, and so all features and options.
+    #[must_use]
+    pub fn with_arguments<'a>(mut self, arguments: impl Iterator<Item = &'a str>) -> Self {
+        (self.has_features, self.has_options, self.undecided) = (true, true, true);
+        for argument in arguments {
+            let (option, value) = argument.split_once('=').unwrap_or((argument, ""));
+            let values = self.options.entry(option.to_owned()).or_default();
+            values.extend((!value.is_empty()).then(|| value.trim_matches('"').to_owned()));
+        }
+        self
+    }
+
     /// The same, with these features and no others.
     #[must_use]
     pub fn with_features(mut self, features: impl IntoIterator<Item = String>) -> Self {
@@ -56,6 +70,11 @@ impl Cfg {
     /// Returns whether an item with that predicate is there.
     pub fn holds(&self, predicate: &Meta) -> bool {
         self.evaluate(predicate).unwrap_or(self.undecided)
+    }
+
+    /// Returns whether an item with that predicate is certainly not there.
+    pub(super) fn is_off(&self, predicate: &Meta) -> bool {
+        self.evaluate(predicate) == Some(false)
     }
 
     /// Evaluates a predicate; `None` if that is not possible.
@@ -90,7 +109,7 @@ impl Cfg {
         match option {
             "unix" | "windows" => Some(self.options.contains_key(option)),
             _ if self.options.contains_key(option) => Some(true),
-            _ => None,
+            _ => (self.has_options && !is_compilers(option)).then_some(false),
         }
     }
 
@@ -100,8 +119,27 @@ impl Cfg {
             let same = |it: &String| spelling(it) == spelling(value);
             return self.has_features.then(|| values.is_some_and(|them| them.iter().any(same)));
         }
-        values.map(|them| them.iter().any(|it| it == value))
+        let known = values.map(|them| them.iter().any(|it| it == value));
+        known.or((self.has_options && !is_compilers(option)).then_some(false))
     }
+}
+
+/// Returns whether compilers set an option without an argument that says so.
+fn is_compilers(option: &str) -> bool {
+    const OTHERS: [&str; 11] = [
+        "unix",
+        "windows",
+        "debug_assertions",
+        "overflow_checks",
+        "ub_checks",
+        "panic",
+        "proc_macro",
+        "miri",
+        "clippy",
+        "doc",
+        "doctest",
+    ];
+    option.starts_with("target_") || OTHERS.contains(&option)
 }
 
 /// Cargo upper-cases the names of features in variables, and turns `-` into `_`.
@@ -164,6 +202,17 @@ mod tests {
         assert!(holds(&Cfg::of_host()));
         assert!(holds(&Cfg::of_host().with_features(["fast-math".to_owned()])));
         assert!(!holds(&Cfg::of_host().with_features([])));
+    }
+
+    #[test]
+    fn a_compiler_says_what_is_on() {
+        let arguments = ["feature=\"fast-math\"", "test", "backend=\"a\""];
+        let cfg = Cfg::of_host().with_arguments(arguments.into_iter());
+        let evaluate = |text: &str| cfg.evaluate(&syn::parse_str(text).unwrap());
+        assert_eq!(evaluate("all(test, feature = \"fast-math\", backend = \"a\")"), Some(true));
+        assert_eq!(evaluate("any(feature = \"slow\", backend = \"b\")"), Some(false));
+        assert_eq!(evaluate("any(my_own, my_other = \"1\")"), Some(false));
+        assert_eq!(evaluate("any(debug_assertions, target_vendor = \"pc\")"), None);
     }
 
     #[test]

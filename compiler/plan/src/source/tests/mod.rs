@@ -1,17 +1,29 @@
 //! A package on disk, and what the scan says of it.
 
+mod constants;
+
 use super::*;
 
-/// The names of the functions found in a package of those files, and the files watched.
-#[track_caller]
-fn check(files: &[(&str, &str)], functions: &[&str], watched: &[&str]) {
+/// A package of those files.
+fn package(files: &[(&str, &str)]) -> tempfile::TempDir {
     let folder = tempfile::tempdir().expect("a temporary folder");
     for (name, text) in files {
         let path = folder.path().join(name);
         std::fs::create_dir_all(path.parent().expect("a folder")).expect("writable");
         std::fs::write(path, text).expect("writable");
     }
-    let cfg = Cfg::from_variables([("CARGO_CFG_TARGET_OS", "linux")].into_iter());
+    folder
+}
+
+/// The configuration of a build script.
+fn cfg() -> Cfg {
+    Cfg::from_variables([("CARGO_CFG_TARGET_OS", "linux")].into_iter())
+}
+
+/// The names of the functions found in a package of those files, and the files watched.
+#[track_caller]
+fn check(files: &[(&str, &str)], functions: &[&str], watched: &[&str]) {
+    let (folder, cfg) = (package(files), cfg());
     let scan = scan(folder.path(), &cfg);
     let found: Vec<String> =
         scan.functions.iter().map(|it| it.item.sig.ident.to_string()).collect();
@@ -105,19 +117,13 @@ fn a_file_that_does_not_parse_hides_no_other() {
 
 #[test]
 fn functions_know_the_modules_around_them() {
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    let files = [
+    let folder = package(&[
         ("src/lib.rs", "mod a; mod b { mod c { #[autotune] fn f() {} } } #[autotune] fn f() {}"),
         ("src/a.rs", "fn outer() { #[autotune] fn f() {} }"),
         ("src/main.rs", "#[autotune] fn f() {}"),
         ("tests/end-to-end.rs", "mod r#mod { #[autotune] fn f() {} }"),
         ("examples/show/main.rs", "#[autotune] fn f() {}"),
-    ];
-    for (name, text) in files {
-        let path = folder.path().join(name);
-        std::fs::create_dir_all(path.parent().expect("a folder")).expect("writable");
-        std::fs::write(path, text).expect("writable");
-    }
+    ]);
     let scan = scan(folder.path(), &Cfg::from_variables(std::iter::empty()));
     let mut modules: Vec<String> = scan.functions.iter().map(|it| it.module.join("::")).collect();
     modules.sort();

@@ -1,0 +1,125 @@
+//! The sources of a package: its `#[autotune]` functions, and the constants that they mention, without
+//! compiling it.
+//!
+//! In: the folder of a package and the [`Cfg`] of the build. Out: a [`Scan`]: the functions, as
+//! syntax, with numbers for constants, and the files that were read. Next: an op of each is planned.
+//!
+//! The scan is a hint: the macro works out each function's identity again when it expands, and
+//! looks for a plan of that identity. For a function that the scan doesn't see (one that another
+//! macro makes, or in an included file) it asks for one, and one that is seen in vain costs time
+//! only. Constants it reads by the same rules ([`Sources`]), and in each expansion the compiler
+//! compares them with what was read.
+//!
+//! # Invariants
+//!
+//! - Files that can't be read or parsed contribute nothing; the compiler reports them.
+//! - A function is found once, whatever the number of targets that include its file.
+//!
+//! # Source
+//!
+//! The rules of `mod` are those of the Rust reference, "Module source filenames". Evaluating `cfg`
+//! from cargo's variables is cxx-build's.
+
+mod cfg;
+mod import;
+mod integer;
+mod place;
+mod resolve;
+mod targets;
+mod tree;
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use proc_macro2::TokenStream;
+use syn::ItemFn;
+use tvmtune_ir::dsl;
+
+pub use cfg::Cfg;
+pub use place::{Place, Sources};
+pub use resolve::Unread;
+pub use targets::{Root, RootKind, roots};
+
+use self::integer::segments;
+use self::resolve::Search;
+use self::tree::{Found, Kind, ModuleId, Tree};
+
+/// The annotated functions of a package, and its source files.
+#[derive(Default)]
+pub struct Scan {
+    /// The annotated functions, in order of appearance.
+    pub functions: Vec<Function>,
+    /// Files whose change changes the result: those of libraries and binaries, and of other
+    /// targets those that mention the attribute, so that editing a test rebuilds no library; and
+    /// those with constants that were read.
+    pub watched: BTreeSet<PathBuf>,
+    /// Files that a `mod` names and that don't exist yet.
+    pub missing: BTreeSet<PathBuf>,
+}
+
+/// One annotated function.
+pub struct Function {
+    /// Its file.
+    pub file: PathBuf,
+    /// The modules around it, outermost first; of a target that is no library, with its name.
+    pub module: Vec<String>,
+    /// The tokens between the parentheses of the attribute, with numbers for constants.
+    pub options: TokenStream,
+    /// The function, without the attribute.
+    pub item: ItemFn,
+}
+
+/// Reads every target of the package in `manifest_dir`.
+pub fn scan(manifest_dir: &Path, cfg: &Cfg) -> Scan {
+    let (mut scan, mut seen) = (Scan::default(), BTreeSet::new());
+    for root in roots(manifest_dir) {
+        let mut found = Vec::new();
+        let mut tree = Tree::read(&root.path, cfg, &mut |it| found.push(it));
+        let of_target = tree.files.clone();
+        for (file, is_mentioned) in &of_target {
+            if *is_mentioned || root.kind == RootKind::Main {
+                scan.watched.insert(file.clone());
+            }
+        }
+        scan.missing.extend(tree.missing.iter().cloned());
+        for it in found.into_iter().filter(|it| !seen.contains(&it.file)) {
+            let function = function(it, &root, &mut tree, &mut scan.watched);
+            scan.functions.push(function);
+        }
+        seen.extend(of_target.into_iter().map(|(file, _)| file));
+    }
+    scan
+}
+
+fn function(
+    found: Found,
+    root: &Root,
+    tree: &mut Tree,
+    watched: &mut BTreeSet<PathBuf>,
+) -> Function {
+    let Found { scope, file, options, item } = found;
+    let options = dsl::with_constants(options, &mut |path| {
+        let mut search = Search::new(tree);
+        let path = segments(path).ok_or_else(String::new)?;
+        let value = search.constant(scope, &path).map_err(|it| it.to_string());
+        watched.extend(search.files);
+        value
+    });
+    let module = root.module().into_iter().chain(module_path(tree, scope)).collect();
+    Function { file, module, options, item }
+}
+
+/// The names of the modules around a scope, without the root.
+fn module_path(tree: &Tree, scope: ModuleId) -> Vec<String> {
+    let (mut names, mut next) = (Vec::new(), Some(scope));
+    while let Some(id) = next {
+        let it = tree.module(id);
+        names.extend((it.kind == Kind::Module && it.parent.is_some()).then(|| it.name.clone()));
+        next = it.parent;
+    }
+    names.reverse();
+    names
+}
+
+#[cfg(test)]
+mod tests;
