@@ -49,7 +49,7 @@ pub fn lower(schedule: &Schedule) -> Nest {
         dims: schedule.dag.dims.clone(),
         scalars: schedule.dag.scalars.clone(),
         buffers: lowering.buffers(),
-        params: schedule.dag.params().collect(),
+        params: schedule.dag.params().map(|it| schedule.dag.home(it)).collect(),
         outputs: schedule.dag.outputs.clone(),
         n_vars: lowering.n_vars,
         threads: schedule.threads,
@@ -363,6 +363,9 @@ impl<'a> Lowering<'a> {
 
     fn scope(&self, tensor: TensorId) -> Scope {
         let it = self.schedule.tensor(tensor);
+        if self.schedule.dag.home(tensor) != tensor {
+            return Scope::Unused;
+        }
         let Some(stage) = it.stage else { return Scope::Argument };
         debug_assert!(matches!(it.tensor.kind, TensorKind::Computed(_)));
         if self.schedule.is_output(tensor) {
