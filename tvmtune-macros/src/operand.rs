@@ -128,7 +128,9 @@ impl Operand {
         match self.kind {
             Kind::Input => quote!(&(impl #rt::Input<#element, #queue> + #sized)),
             Kind::Weight => quote!(&(impl #rt::Constant<#element, #queue> + #sized)),
-            Kind::InOut | Kind::Output => quote!(&mut (impl #rt::Output<#element, #queue> + #sized)),
+            Kind::InOut | Kind::Output => {
+                quote!(&mut (impl #rt::Output<#element, #queue> + #sized))
+            }
             Kind::Scalar => element,
         }
     }

@@ -94,7 +94,8 @@ impl Schedule {
         for reader in self.readers(compute.tensor) {
             let of_reader = self.tied(reader, root, dim);
             for (axis, tied) in tied[..compute.n_spatial].iter_mut().enumerate() {
-                let same = |index: &[Subscript]| axis_of(index, axis).is_some_and(|it| of_reader[it]);
+                let same =
+                    |index: &[Subscript]| axis_of(index, axis).is_some_and(|it| of_reader[it]);
                 *tied &= all_reads(&self.stage(reader).compute, compute.tensor, &same);
             }
         }
@@ -110,9 +111,9 @@ fn axis_of(index: &[Subscript], n: usize) -> Option<usize> {
 
 /// Returns whether all reads of a tensor have such an index.
 fn all_reads(compute: &Compute, tensor: TensorId, is: &dyn Fn(&[Subscript]) -> bool) -> bool {
-    !compute.body.any(&mut |it| {
-        matches!(it, Expr::Read { tensor: read, index } if *read == tensor && !is(index))
-    })
+    !compute.body.any(
+        &mut |it| matches!(it, Expr::Read { tensor: read, index } if *read == tensor && !is(index)),
+    )
 }
 
 /// For each axis of a stage, the loops `around` that it was replaced by.

@@ -175,9 +175,7 @@ pub fn results_of(
 /// The entries of parameters that results replace: these are the entries of results, whose tensors
 /// are numbered after all parameters.
 fn replaced(kernel: &VectorCode, n_params: usize) -> impl Iterator<Item = usize> {
-    let is_result = move |entry: &TableEntry| {
-        matches!(entry, TableEntry::Pointer { tensor, .. } if tensor.0 as usize >= n_params)
-    };
+    let is_result = move |entry: &TableEntry| matches!(entry, TableEntry::Pointer { tensor, .. } if tensor.0 as usize >= n_params);
     (0..n_params).filter(move |it| is_result(&kernel.table[*it]))
 }
 

@@ -94,9 +94,11 @@ impl Printer<'_> {
             let element = element_type(nest.buffer(*tensor).dtype);
             format!("{}: {reference}[{element}]", self.names.buffer(*tensor))
         };
-        params.extend(nest.params.iter().map(|it| {
-            param(it, if nest.outputs.contains(it) { "&mut " } else { "&" })
-        }));
+        params.extend(
+            nest.params
+                .iter()
+                .map(|it| param(it, if nest.outputs.contains(it) { "&mut " } else { "&" })),
+        );
         let own = nest.outputs.iter().filter(|it| !nest.params.contains(it));
         params.extend(own.map(|it| param(it, "&mut ")));
         self.line(&format!("pub fn portable({}) {{", params.join(", ")));

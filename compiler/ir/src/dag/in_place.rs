@@ -42,9 +42,7 @@ impl Compute {
 
 /// Returns whether an index is that of the element being computed, of so many dimensions.
 fn is_own(index: &[Subscript], n_spatial: usize) -> bool {
-    let same = |(n, it): (u32, &Subscript)| {
-        matches!(it, Subscript::Affine(poly) if poly.as_var() == Some(VarId(n)))
-    };
+    let same = |(n, it): (u32, &Subscript)| matches!(it, Subscript::Affine(poly) if poly.as_var() == Some(VarId(n)));
     index.len() == n_spatial && (0..).zip(index).all(same)
 }
 
@@ -143,7 +141,9 @@ mod tests {
     #[test]
     fn text_that_reads_what_was_replaced_is_refused() {
         let text = canonical(&dag("y = compute(|i, j| y[[i, j]] + x[[i, j]]);"));
-        for (from, to) in [("t1[v0, v1]", "t1[v0, 0]"), ("inout", "input"), ("f32[d0, 8]\nt2", "f32[d0, 4]\nt2")] {
+        for (from, to) in
+            [("t1[v0, v1]", "t1[v0, 0]"), ("inout", "input"), ("f32[d0, 8]\nt2", "f32[d0, 4]\nt2")]
+        {
             let changed = text.replace(from, to);
             assert_ne!(changed, text);
             let refused = changed.parse::<Dag>().is_err();

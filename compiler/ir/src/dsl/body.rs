@@ -48,9 +48,7 @@ impl Elaborator {
             let message = format!("the function declares {declares}, but returns {given}: {hint}");
             self.errors.at_location::<()>(all_of(results), message);
         }
-        let is_value = |it: &&Stmt| {
-            matches!(it, Stmt::Expr(value, Some(_)) if !matches!(value, Syntax::Assign(_)))
-        };
+        let is_value = |it: &&Stmt| matches!(it, Stmt::Expr(value, Some(_)) if !matches!(value, Syntax::Assign(_)));
         let ended = lets.last().filter(|it| results.is_none() && is_value(it));
         let lets = &lets[..lets.len() - usize::from(ended.is_some())];
         for it in lets {
@@ -96,8 +94,10 @@ impl Elaborator {
         results: &[&Syntax],
         declared: Option<&[Declared]>,
     ) {
-        if let Stmt::Expr(Syntax::Assign(it), Some(_)) = statement {
-            return self.assign(it);
+        match statement {
+            Stmt::Expr(Syntax::Assign(it), Some(_)) => return self.assign(it),
+            Stmt::Expr(Syntax::Binary(it), Some(_)) if self.updates(it) => return,
+            _ => {}
         }
         let Some(LetParts { ident, ty, init }) = self.let_parts(statement) else { return };
         let name = ident.to_string();

@@ -18,15 +18,25 @@ impl Elaborator {
         for it in &block.stmts {
             match it {
                 Stmt::Expr(Syntax::Assign(assign), None) => self.assign(assign),
-                Stmt::Expr(value, None) => {
-                    let message = "the function declares no result, so it ends in an assignment: \
-                                   write `y = ..;`, or declare a result with `-> Tensor<..>`";
-                    self.errors.at::<()>(value, message);
-                }
+                Stmt::Expr(value, None) => self.no_result(value),
                 it => self.statement(it, &[], None),
             }
         }
         Some(Vec::new())
+    }
+
+    /// Reports a value at the end of a function that declares no result.
+    fn no_result(&mut self, value: &Syntax) {
+        let message = match self.in_place.iter_mut().find(|it| it.new.is_none()) {
+            Some(it) => {
+                it.new = Some(None);
+                format!("the function declares no result: write `{} = ..;`", it.name)
+            }
+            None => "the function declares no result: remove this, or declare one by \
+                     `-> Tensor<..>`"
+                .to_owned(),
+        };
+        self.errors.at::<()>(value, message);
     }
 
     /// `y = compute(..)`, or `y = h`: from here on, `y` is the new tensor.
@@ -56,6 +66,24 @@ impl Elaborator {
         let new = self.assigned(&name, old, &syntax.right);
         self.in_place[at].new = Some(new);
         self.bind(name, new.map_or(Binding::Poisoned, Binding::Tensor));
+    }
+
+    /// Reports `y += ..` of an `InOut` parameter; returns whether the expression is that.
+    pub(super) fn updates(&mut self, syntax: &syn::ExprBinary) -> bool {
+        let op = syntax.op.to_token_stream().to_string();
+        let Some(op) = op.strip_suffix('=').filter(|it| ["+", "-", "*", "/", "%"].contains(it))
+        else {
+            return false;
+        };
+        let target = ident(&syntax.left).map(ToString::to_string);
+        let found = self.in_place.iter_mut().find(|it| Some(&it.name) == target.as_ref());
+        let Some(InPlace { name, old, new }) = found else { return false };
+        // Nothing else is wrong with it.
+        new.get_or_insert(None);
+        let axes = axis_names(self.symbols.tensors[old.0 as usize].shape.len());
+        let message = format!("write `{name} = compute(|{axes}| {name}[[{axes}]] {op} ..);`");
+        self.errors.at::<()>(syntax, message);
+        true
     }
 
     fn assigned(&mut self, name: &str, old: TensorId, value: &Syntax) -> Option<TensorId> {

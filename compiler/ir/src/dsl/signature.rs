@@ -128,7 +128,12 @@ impl Elaborator {
             }
             TensorKind::Input | TensorKind::Computed(_) => ParamKind::Input(id),
         };
-        self.symbols.tensors.push(Tensor { name: name.to_owned(), dtype, shape, kind: tensor_kind });
+        self.symbols.tensors.push(Tensor {
+            name: name.to_owned(),
+            dtype,
+            shape,
+            kind: tensor_kind,
+        });
         Some((dtype, kind))
     }
 
@@ -260,12 +265,12 @@ impl Elaborator {
     }
 }
 
-const EXPECTED_PARAM: &str =
-    "expected `Tensor<f32, M, N>`, `Weight<f32, N>`, `InOut<f32, M, N>`, or a scalar type such as `f32`";
+const EXPECTED_PARAM: &str = "expected `Tensor<f32, M, N>`, `Weight<f32, N>`, `InOut<f32, M, N>`, or a scalar type such as `f32`";
 
 /// The message for a type that no parameter has.
 fn no_param_type(name: &str) -> String {
-    let meant = similar::suggestion(name, ["Tensor", "Weight", "InOut"]).or_else(|| element_type(name));
+    let meant =
+        similar::suggestion(name, ["Tensor", "Weight", "InOut"]).or_else(|| element_type(name));
     meant.map_or_else(|| EXPECTED_PARAM.to_owned(), |it| format!("`{name}` is no type here{it}"))
 }
 

@@ -7,6 +7,7 @@ use tvmtune_runtime::raw::{Code, Threads};
 use super::super::protocol::{CpuLaunch, CpuSpec, Policy, Problem};
 use super::invalid;
 use memory::{Arguments, Placement, Purpose};
+use timer::Launch;
 
 pub(super) mod memory;
 mod timer;
@@ -50,6 +51,24 @@ impl<'a> LoadedCandidate<'a> {
     }
 }
 
+/// A launch on the first case.
+struct Timed<'a> {
+    loaded: &'a LoadedCandidate<'a>,
+    launch: &'a CpuLaunch,
+    table: Vec<u64>,
+    arguments: &'a mut Arguments,
+}
+
+impl Launch for Timed<'_> {
+    fn run(&mut self) {
+        self.loaded.run(self.launch, &self.table);
+    }
+
+    fn restore(&mut self) -> bool {
+        self.arguments.restore()
+    }
+}
+
 impl Memory {
     /// Creates the arguments of all cases.
     pub(super) fn prepare(&mut self, problem: &Problem) -> io::Result<()> {
@@ -84,8 +103,9 @@ impl Memory {
         policy: &Policy,
     ) -> io::Result<Vec<f64>> {
         let launch = loaded.launch(0)?;
-        let table = self.arguments(problem, 0)?.table(&launch.table, Placement::Aligned)?;
-        Ok(timer::time(&mut || loaded.run(launch, &table), policy))
+        let arguments = self.arguments(problem, 0)?;
+        let table = arguments.table(&launch.table, Placement::Aligned)?;
+        Ok(timer::time(&mut Timed { loaded, launch, table, arguments }, policy))
     }
 
     /// Times several codes on the first case, interleaved.
@@ -101,8 +121,9 @@ impl Memory {
         for round in 0..rounds.max(1) {
             for (n, loaded) in codes.iter().enumerate() {
                 let launch = loaded.launch(0)?;
-                let table = self.arguments(problem, 0)?.table(&launch.table, Placement::Aligned)?;
-                let mut launch = || loaded.run(launch, &table);
+                let arguments = self.arguments(problem, 0)?;
+                let table = arguments.table(&launch.table, Placement::Aligned)?;
+                let mut launch = Timed { loaded, launch, table, arguments };
                 if round == 0 {
                     let cold = timer::sample(&mut launch, 1);
                     let first = match cold >= timer::LONG_LAUNCH_NS {
@@ -115,7 +136,7 @@ impl Memory {
                 }
                 if n_launches[n] > 1 {
                     // Other codes ran in between and evicted its data; a single long launch does not suffer.
-                    launch();
+                    launch.run();
                 }
                 samples[n].push(timer::sample(&mut launch, n_launches[n]));
             }
