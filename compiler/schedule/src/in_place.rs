@@ -20,6 +20,8 @@ enum Around {
     None,
     /// The outer ones: a block of neighbors.
     Outer,
+    /// None, and some of them run along another axis as well: then regions of the axis are not known.
+    Fused,
     /// Others: iterations that are no block.
     Scattered,
 }
@@ -72,7 +74,7 @@ impl Schedule {
         }
         let walked = loops_around(stage, around);
         (0..stage.compute.n_spatial).all(|dim| match walked[dim] {
-            Around::None => true,
+            Around::None | Around::Fused => true,
             Around::Scattered => false,
             Around::All | Around::Outer => {
                 let tied = self.tied(reader, root, dim);
@@ -127,13 +129,16 @@ fn loops_around(stage: &Stage, around: &[AxisId]) -> Vec<Around> {
     for relation in stage.relations.iter().rev() {
         match relation {
             Relation::Split { parent, parts, .. } => {
-                let parts = parts.iter().filter(|it| !is_single(**it));
-                let parts: Vec<Around> = parts.map(|it| state[it.0 as usize]).collect();
+                let counts =
+                    |it: &&AxisId| !is_single(**it) || state[it.0 as usize] == Around::Fused;
+                let parts: Vec<Around> =
+                    parts.iter().filter(counts).map(|it| state[it.0 as usize]).collect();
                 state[parent.0 as usize] = block(&parts);
             }
             Relation::Fuse { outer, inner, fused } => {
                 let whole = match state[fused.0 as usize] {
-                    it @ (Around::All | Around::None) => it,
+                    Around::All => Around::All,
+                    Around::None | Around::Fused => Around::Fused,
                     // A block of the fused axis is no block of the two.
                     Around::Outer | Around::Scattered => Around::Scattered,
                 };
@@ -151,6 +156,9 @@ fn block(parts: &[Around]) -> Around {
     match &parts[whole..] {
         [] => Around::All,
         rest if whole == 0 && rest.iter().all(|it| *it == Around::None) => Around::None,
+        rest if whole == 0 && rest.iter().all(|it| matches!(it, Around::None | Around::Fused)) => {
+            Around::Fused
+        }
         [Around::Outer | Around::None, rest @ ..] if rest.iter().all(|it| *it == Around::None) => {
             Around::Outer
         }
@@ -201,6 +209,54 @@ mod tests {
     fn rows_that_are_no_neighbors_are_not() {
         check("split s1 a0 [4]\nreorder s1 [a3, a2, a1]\ncompute_at s0 s1 a3", LATE);
         check("split s1 a0 [4]\nreorder s1 [a3, a2, a1]\ncompute_at s0 s1 a2", None);
+    }
+
+    #[test]
+    fn blocks_of_fused_axes_are_not() {
+        let norm = NORM
+            .replace("dims(M = 1..=100,", "dims(M = 1..=100, B = 3,")
+            .replace("f32, M, K", "f32, M, B, K")
+            .replace("|i|", "|i, b|")
+            .replace("|i, k|", "|i, b, k|")
+            .replace("[[i", "[[i, b");
+        assert_eq!(tried(&norm, "fuse s1 a0 a1\ncompute_at s0 s1 a3").err(), None);
+        let refused = tried(&norm, "fuse s1 a0 a1\nsplit s1 a3 [4]\ncompute_at s0 s1 a4");
+        assert_eq!(refused.err().map(|it| it.to_string()).as_deref(), LATE);
+    }
+
+    #[test]
+    fn parts_of_axes_are_not_fused_with_others_below() {
+        let fused = "split s1 a0 [4]\ncompute_at s0 s1 a2\nfuse s1 a3 a1";
+        let refused = tried(NORM, fused).err().map(|it| it.to_string());
+        assert_eq!(refused.as_deref(), LATE);
+        check("fuse s1 a0 a1", None);
+    }
+
+    #[test]
+    fn a_reduction_starts_after_all_that_it_replaces_was_read() {
+        let mix = "
+            #[autotune(dims(M = 1..=100, K = 12))]
+            fn mix(w: Tensor<f32, K, K>, y: InOut<f32, M, K>) {
+                let t = compute(|i, k| y[[i, k]] * 2.0);
+                y = compute(|i, j| sum(0..K, |k| t[[i, k]] * w[[k, j]]));
+            }";
+        assert_eq!(tried(mix, "compute_at s0 s1 a0").err(), None);
+        let refused = tried(mix, "reorder s1 [a0, a2, a1]\ncompute_at s0 s1 a2");
+        assert_eq!(refused.err().map(|it| it.to_string()).as_deref(), LATE);
+        assert!(tried(mix, "inline s0").is_err());
+    }
+
+    #[test]
+    fn what_was_replaced_is_read_by_no_later_stage() {
+        let turn = "
+            #[autotune(dims(N = 12))]
+            fn turn(a: InOut<f32, N>, b: InOut<f32, N>) {
+                let d = compute(|n| a[[n]] - b[[n]]);
+                a = compute(|n| a[[n]] + b[[n]]);
+                b = compute(|n| d[[n]]);
+            }";
+        let refused = tried(turn, "inline s0").unwrap_err().to_string();
+        assert_eq!(refused, "a stage reads elements that a result has replaced, or may have (s2)");
     }
 
     #[test]

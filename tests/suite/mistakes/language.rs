@@ -327,7 +327,10 @@ fn in_place() -> Vec<Case> {
         case("nothing assigned", "let h = compute(|i, k| x[[i, k]] + y[[i, k]]);"),
         case("a value instead of an assignment", "compute(|i, k| x[[i, k]] + y[[i, k]])"),
         case("an operator", "y += compute(|i, k| x[[i, k]]);"),
-        case("an assignment to an input", "x = compute(|i, k| x[[i, k]] + y[[i, k]]);"),
+        case(
+            "an assignment to an input",
+            "x = compute(|i, k| x[[i, k]] + 1.0);\ny = compute(|i, k| x[[i, k]] + y[[i, k]]);",
+        ),
         case(
             "a second assignment",
             "y = compute(|i, k| x[[i, k]] + y[[i, k]]);\ny = compute(|i, k| y[[i, k]] * 0.5);",

@@ -32,18 +32,8 @@ impl Dag {
 impl Compute {
     /// Returns whether all reads of `tensor` are of the element at the index that is computed.
     pub fn reads_own_element_only(&self, tensor: TensorId) -> bool {
-        let mut only = true;
-        self.body.for_each_read(&mut |read, index| {
-            only &= read != tensor || is_own(index, self.n_spatial);
-        });
-        only
+        !reads_others(&self.body, tensor, &self.spatial_vars().collect::<Vec<_>>())
     }
-}
-
-/// Returns whether an index is that of the element being computed, of so many dimensions.
-fn is_own(index: &[Subscript], n_spatial: usize) -> bool {
-    let same = |(n, it): (u32, &Subscript)| matches!(it, Subscript::Affine(poly) if poly.as_var() == Some(VarId(n)));
-    index.len() == n_spatial && (0..).zip(index).all(same)
 }
 
 /// Returns whether an expression over the axes of a tensor reads elements of `tensor` other than the
@@ -54,7 +44,8 @@ pub(crate) fn reads_others(expr: &Expr, tensor: TensorId, axes: &[VarId]) -> boo
         let same = |(axis, it): (&VarId, &Subscript)| {
             matches!(it, Subscript::Affine(poly) if poly.as_var() == Some(*axis))
         };
-        others |= read == tensor && !axes.iter().zip(index).all(same);
+        let is_own = || index.len() == axes.len() && axes.iter().zip(index).all(same);
+        others |= read == tensor && !is_own();
     });
     others
 }

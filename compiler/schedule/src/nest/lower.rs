@@ -341,13 +341,23 @@ impl<'a> Lowering<'a> {
         let mut used = BTreeSet::new();
         let mut unique_name =
             |name: &str| names::unique(&names::identifier(name, 't'), is_rust_keyword, &mut used);
+        // A parameter that is replaced and its result have one buffer, named after the parameter.
+        let name = |n: usize| {
+            let id = TensorId(n as u32);
+            let own = || self.schedule.tensors[n].tensor.name.clone();
+            match self.schedule.dag.in_place().find(|(old, new)| [*old, *new].contains(&id)) {
+                Some((old, _)) if old == id => format!("{}_replaced", own()),
+                Some((old, _)) => self.schedule.tensor(old).tensor.name.clone(),
+                None => own(),
+            }
+        };
         let buffer = |(n, it): (usize, &crate::ScheduledTensor)| {
             let shape = match &it.layout {
                 None => self.shapes[n].clone(),
                 Some(layout) => layout.shape(&self.shapes[n], &self.facts),
             };
             Buffer {
-                name: unique_name(&it.tensor.name),
+                name: unique_name(&name(n)),
                 dtype: it.tensor.dtype,
                 shape,
                 scope: self.scope(TensorId(n as u32)),
