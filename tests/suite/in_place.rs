@@ -137,7 +137,7 @@ fn several_arguments_and_types_are_replaced() {
 }
 
 #[test]
-#[allow(unsafe_code, reason = "what is tested is for addresses")]
+#[expect(unsafe_code, reason = "what is tested is for addresses")]
 fn raw_addresses_of_what_is_replaced_overlap_nothing_else() {
     let mut y = [1.0_f32; 72];
     let g = [2.0_f32; 72];
