@@ -18,6 +18,7 @@ mod elements;
 mod expansions;
 mod fake_driver;
 mod gpu_tuning;
+mod in_place;
 mod kernels;
 mod macros;
 mod mistakes;

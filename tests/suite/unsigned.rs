@@ -290,7 +290,7 @@ fn vector_code_of_random_programs_computes_what_the_interpreter_does() {
                 };
                 let mut cells = table(&kernel, &[], &params, &[], &expected);
                 execute(&kernel, &mut cells, 1 << 16, RaceCheck::Off).unwrap();
-                let found = results_of(&cells[params.len()..], &expected);
+                let found = results_of(&kernel, &cells, params.len(), &expected);
                 let error = found[0].max_error(&expected[0], 0.0, 0.0);
                 prop_assert!(error.is_none(), "{error:?}\n{source}\n{kernel}");
                 lowered.set(lowered.get() + 1);

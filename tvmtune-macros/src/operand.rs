@@ -11,6 +11,8 @@ pub(crate) enum Kind {
     Input,
     Weight,
     Scalar,
+    /// Read, then replaced by a result.
+    InOut,
     Output,
 }
 
@@ -27,13 +29,14 @@ pub(crate) struct Operand {
     pub(crate) spelled: String,
 }
 
-/// The parameters in order, then the results.
+/// The parameters in order, then the results that have memory of their own.
 pub(crate) fn operands(program: &Program) -> Vec<Operand> {
     let mut operands = Vec::new();
     for param in &program.params {
         let (kind, shape) = match param.kind {
             ParamKind::Input(tensor) => (Kind::Input, shape(program, tensor.0)),
             ParamKind::Weight(tensor) => (Kind::Weight, shape(program, tensor.0)),
+            ParamKind::InOut(tensor) => (Kind::InOut, shape(program, tensor.0)),
             ParamKind::Scalar(_) => (Kind::Scalar, Vec::new()),
         };
         let (ident, spelled) = (param.ident.clone(), spelled(&param.ty));
@@ -45,8 +48,10 @@ pub(crate) fn operands(program: &Program) -> Vec<Operand> {
     while taken.iter().any(|it| it.starts_with(&stem)) {
         stem.push('_');
     }
-    for (n, output) in program.outputs.iter().enumerate() {
-        let ident = match program.outputs.len() {
+    let n_in_place = operands.iter().filter(|it| it.kind == Kind::InOut).count();
+    let outputs = &program.outputs[n_in_place..];
+    for (n, output) in outputs.iter().enumerate() {
+        let ident = match outputs.len() {
             1 => format_ident!("{stem}"),
             _ => format_ident!("{stem}{n}"),
         };
@@ -91,6 +96,11 @@ impl Operand {
         self.kind != Kind::Scalar
     }
 
+    /// Returns whether a launch writes it.
+    pub(crate) fn is_written(&self) -> bool {
+        matches!(self.kind, Kind::InOut | Kind::Output)
+    }
+
     /// Returns the type of elements, or of the scalar, with the runtime at `rt`.
     pub(crate) fn element(&self) -> TokenStream {
         self.element_in(&quote!(rt))
@@ -118,7 +128,9 @@ impl Operand {
         match self.kind {
             Kind::Input => quote!(&(impl #rt::Input<#element, #queue> + #sized)),
             Kind::Weight => quote!(&(impl #rt::Constant<#element, #queue> + #sized)),
-            Kind::Output => quote!(&mut (impl #rt::Output<#element, #queue> + #sized)),
+            Kind::InOut | Kind::Output => {
+                quote!(&mut (impl #rt::Output<#element, #queue> + #sized))
+            }
             Kind::Scalar => element,
         }
     }
@@ -129,7 +141,7 @@ impl Operand {
         let of = match self.kind {
             Kind::Input => quote!(Input),
             Kind::Weight => quote!(Constant),
-            Kind::Output => quote!(Output),
+            Kind::InOut | Kind::Output => quote!(Output),
             Kind::Scalar => unreachable!("a scalar has no length"),
         };
         quote!(#rt::#of::<#element, #queue>::n_elements(#ident))

@@ -15,7 +15,7 @@ pub(crate) fn stub(options: &TokenStream, function: &ItemFn) -> TokenStream {
     let (name, visibility) = (&function.sig.ident, &function.vis);
     let n_operands = function.sig.inputs.len() + n_outputs(&function.sig);
     let operands: Vec<Ident> = (0..n_operands).map(|n| format_ident!("_operand_{n}")).collect();
-    let weights = (0..function.sig.inputs.iter().filter(|it| is_weight(it)).count())
+    let weights = (0..function.sig.inputs.iter().filter(|it| is_of(it, "Weight")).count())
         .map(|n| format_ident!("_weight_{n}"));
     let anything = quote!(impl ::core::marker::Sized);
     let Readable { dims: fields, krate } = read(options);
@@ -93,14 +93,15 @@ fn n_outputs(sig: &syn::Signature) -> usize {
             Type::Tuple(tuple) => tuple.elems.len(),
             _ => 1,
         },
-        ReturnType::Default => 1,
+        ReturnType::Default => usize::from(!sig.inputs.iter().any(|it| is_of(it, "InOut"))),
     }
 }
 
-fn is_weight(argument: &syn::FnArg) -> bool {
+/// Returns whether an argument is declared as `Weight<..>`, or by another such name.
+fn is_of(argument: &syn::FnArg, name: &str) -> bool {
     let syn::FnArg::Typed(typed) = argument else { return false };
     let Type::Path(path) = &*typed.ty else { return false };
-    path.path.segments.last().is_some_and(|it| it.ident == "Weight")
+    path.path.segments.last().is_some_and(|it| it.ident == name)
 }
 
 /// The options that a stub needs, as far as they parse.

@@ -46,7 +46,8 @@ pub trait Constant<T: Element, Q: Queue = Cpu> {
     fn held<'a>(&'a self, queue: &'a Q) -> Result<Held<'a, T, Q>, Unfit>;
 }
 
-/// Memory for results: elements in memory, row-major.
+/// Memory for results, and arguments for `InOut<T, ..>` parameters, whose elements a launch reads
+/// and replaces: elements in memory, row-major.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot take a result of `{T}` of a kernel on `{Q}`",
     label = "expected a mutable slice, array or `Vec` of `{T}`; on a CUDA stream, a `CudaSlice`",

@@ -51,6 +51,15 @@ pub(super) const CASES: &[Case] = &[
     },
     Case {
         class: Class::MatrixNarrow,
+        function:
+            "fn residual_bf16(x: Tensor<bf16, M, K>, w: Weight<bf16, N, K>, y: InOut<bf16, M, N>) {
+            y = compute(|i, j| y[[i, j]] + sum(0..K, |k| x[[i, k]] * w[[j, k]]));
+        }",
+        checks: &[Check { dims: "M = 1..=100, N = 40, K = 72", at: &[&[1], &[17], &[100]] }],
+        times: &[],
+    },
+    Case {
+        class: Class::MatrixNarrow,
         function: "fn linear_bf16(x: Tensor<bf16, M, K>, w: Weight<bf16, N, K>)
             -> Tensor<bf16, M, N> {
             compute(|i, j| sum(0..K, |k| x[[i, k]] * w[[j, k]]))

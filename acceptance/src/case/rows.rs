@@ -65,6 +65,15 @@ pub(super) const CASES: &[Case] = &[
         times: &["R = 8192, D = 4096"],
     },
     Case {
+        class: Class::Rows,
+        function: "fn rms_norm_in_place_f16(y: InOut<f16, R, D>, g: Weight<f16, D>, eps: f32) {
+            let q = compute(|r| mean(0..D, |d| y[[r, d]] as f32 * y[[r, d]] as f32));
+            y = compute(|r, d| (y[[r, d]] as f32 * rsqrt(q[[r]] + eps) * g[[d]] as f32) as f16);
+        }",
+        checks: &[Check { dims: "R = 1..=6, D = 130", at: &[&[1], &[6]] }],
+        times: &[],
+    },
+    Case {
         class: Class::Reduction,
         function: "fn row_sums_f32(x: Tensor<f32, M, N>) -> Tensor<f32, M> {
             compute(|i| sum(0..N, |j| x[[i, j]]))

@@ -80,6 +80,9 @@ pub enum ErrorKind {
     /// A stage outside the loop reads the tensor, or nothing does.
     #[error("not all readers lie inside that loop")]
     ReadersOutside,
+    /// A result in place replaces elements before the stage reads them.
+    #[error("a stage reads elements that a result has replaced, or may have")]
+    Overwritten,
     /// The primitive applies to reductions only.
     #[error("the stage is not a reduction")]
     NotReduction,

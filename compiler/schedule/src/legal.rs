@@ -47,17 +47,18 @@ impl Schedule {
         self.check_online()
     }
 
-    /// Edits the bodies of stages; rolls back if an online reduction can then not be corrected.
+    /// Edits stages; rolls back if an online reduction can then not be corrected, or a stage reads
+    /// what a result replaces too late.
     pub(crate) fn with_rollback<T>(
         &mut self,
         edit: impl FnOnce(&mut Self) -> Result<T, ScheduleError>,
     ) -> Result<T, ScheduleError> {
-        if !self.stages.iter().any(|it| it.online) {
+        if !self.is_in_place() && !self.stages.iter().any(|it| it.online) {
             return edit(self);
         }
         let before = self.clone();
         let made = edit(self)?;
-        if let Err(why) = self.check_attachments() {
+        if let Err(why) = self.check_attachments().and_then(|()| self.check_in_place()) {
             *self = before;
             return Err(why);
         }

@@ -43,6 +43,7 @@ pub mod error; // refusals of primitives
 mod query; // questions about a schedule
 pub mod mask; // iterations that masks make contribute nothing
 pub mod online; // corrections of online reductions
+mod in_place; // reads of what a result replaces
 mod value_range; // ranges of expressions
 mod legal; // legality checks
 pub mod primitive; // edits of a schedule
@@ -92,7 +93,7 @@ impl Schedule {
         let tensor = |it: &Tensor| ScheduledTensor {
             stage: match it.kind {
                 TensorKind::Computed(compute) => Some(StageId(compute.0)),
-                TensorKind::Input | TensorKind::Weight => None,
+                TensorKind::Input | TensorKind::Weight | TensorKind::InOut => None,
             },
             layout: None,
             tensor: it.clone(),

@@ -25,9 +25,11 @@ pub fn cold(dag: &Dag, dims: &[i64], stated: &[Option<Residence>], target: &Targ
     let stated = stated.iter().copied().chain(std::iter::repeat(None));
     let params = dag.params().zip(stated);
     params
-        .map(|(param, stated)| match stated {
-            Some(residence) => residence == Residence::Cold,
-            None => by_size(param),
+        .map(|(param, stated)| match (dag.tensor(param).kind, target, stated) {
+            // A copy of it would not be what the launch before has left.
+            (TensorKind::InOut, Target::Cpu(_), _) => false,
+            (_, _, Some(residence)) => residence == Residence::Cold,
+            (_, _, None) => by_size(param),
         })
         .collect()
 }

@@ -120,16 +120,25 @@ fn function(n: usize, launch: &Launch) -> String {
     }
     let element = |it: &TensorId| rust::element_type(nest.buffer(*it).dtype);
     for (n, param) in nest.params.iter().enumerate() {
-        lets.push_str(&format!("    let p{n}: Vec<{}> = reader.all();\n", element(param)));
-        arguments.push(format!("&p{n}"));
+        let mutable = if nest.outputs.contains(param) { "mut " } else { "" };
+        let element = element(param);
+        lets.push_str(&format!("    let {mutable}p{n}: Vec<{element}> = reader.all();\n"));
+        arguments.push(format!("&{mutable}p{n}"));
     }
+    let mut writes = String::new();
     for (n, output) in nest.outputs.iter().enumerate() {
-        lets.push_str(&format!("    let mut r{n}: Vec<{}> = reader.zeros();\n", element(output)));
-        arguments.push(format!("&mut r{n}"));
+        let name = match nest.params.iter().position(|it| it == output) {
+            Some(param) => format!("p{param}"),
+            None => {
+                let element = element(output);
+                lets.push_str(&format!("    let mut r{n}: Vec<{element}> = reader.zeros();\n"));
+                arguments.push(format!("&mut r{n}"));
+                format!("r{n}")
+            }
+        };
+        writes.push_str(&format!("        {name}.iter().for_each(|it| it.write(results));\n"));
     }
     let arguments = arguments.join(", ");
-    let write = |n| format!("        r{n}.iter().for_each(|it| it.write(results));\n");
-    let writes: String = (0..nest.outputs.len()).map(write).collect();
     format!(
         "fn run_{n}(reader: &mut Reader, results: &mut Vec<u8>) {{\n\
          {lets}    \
@@ -151,7 +160,8 @@ fn argument_bytes(launch: &Launch) -> Vec<u8> {
         bytes.extend((param.len() as u64).to_le_bytes());
         bytes.extend(param.bytes());
     }
-    for result in expected {
+    let own = expected.iter().zip(&nest.outputs).filter(|(_, it)| !nest.params.contains(it));
+    for (result, _) in own {
         bytes.extend((result.len() as u64).to_le_bytes());
     }
     bytes

@@ -163,10 +163,10 @@ fn differences() -> Vec<Launch> {
 fn mistakes_in_printing_are_seen() {
     let (mut mutants, mut texts, mut kinds) = (Vec::new(), Vec::new(), Vec::new());
     for (kind, (_, mistake)) in MISTAKES.iter().enumerate() {
-        for launch in differences().into_iter().chain(launches(120)) {
+        for launch in differences().into_iter().chain(launches(200)) {
             let text = rust::print(&launch.nest);
             let mistaken = mistake(&text);
-            if mistaken != text && kinds.iter().filter(|it| **it == kind).count() < 25 {
+            if mistaken != text && kinds.iter().filter(|it| **it == kind).count() < 40 {
                 mutants.push(launch);
                 texts.push(mistaken);
                 kinds.push(kind);

@@ -48,7 +48,7 @@ pub(crate) fn ptx(nvrtc: &Nvrtc, text: &str, arch: &str) -> String {
 }
 
 /// The module of generated code, for Hopper GPUs.
-fn module(nvrtc: &Nvrtc, generated: &Generated) -> Module {
+pub(crate) fn module(nvrtc: &Nvrtc, generated: &Generated) -> Module {
     Module::parse(&ptx(nvrtc, &generated.unit.source, "compute_90a")).unwrap()
 }
 
@@ -59,7 +59,7 @@ fn default_point(space: &Space, template: TemplateKind) -> Option<Point> {
 }
 
 /// The code of a schedule, or why an architecture cannot run it.
-fn generate(schedule: &Schedule, arch: Arch) -> Result<Generated, String> {
+pub(crate) fn generate(schedule: &Schedule, arch: Arch) -> Result<Generated, String> {
     let generated = tvmtune_cuda::generate(schedule).map_err(|it| it.to_string())?;
     let max_bytes = arch.limits().block_shared_bytes;
     match generated.grid.body.iter().all(|it| it.shared_bytes <= max_bytes) {
@@ -69,7 +69,7 @@ fn generate(schedule: &Schedule, arch: Arch) -> Result<Generated, String> {
 }
 
 /// Ways for copies to complete and blocks to follow one another, by a number.
-fn timing(n: usize) -> Options {
+pub(crate) fn timing(n: usize) -> Options {
     let completion = [Completion::Eager, Completion::Late, Completion::Random(3)][n % 3];
     let order = [Order::Ascending, Order::Descending, Order::Random(5)][(n + 1) % 3];
     Options { completion, order, ..Options::default() }

@@ -9,6 +9,7 @@ pub(super) fn sections() -> Vec<(&'static str, Vec<Case>)> {
         ("In the attribute", attributes()),
         ("In lists of element types", lists()),
         ("In the signature", signatures()),
+        ("In place", in_place()),
         ("In a call of the generated function", calls()),
     ]
 }
@@ -336,6 +337,33 @@ fn call(mistake: &'static str, call: &str) -> Case {
          drop((cpu, x, w, &mut y));\n}}\n"
     );
     Case { mistake, written: call.to_owned(), source, stage: Stage::Types }
+}
+
+fn in_place() -> Vec<Case> {
+    let case = |mistake, body: &str| {
+        item(
+            mistake,
+            body,
+            &format!(
+                "#[autotune(dims(M = 1..=64, K = 8))]\n\
+                 pub fn f(x: Tensor<f32, M, K>, y: InOut<f32, M, K>) {{\n    {body}\n}}"
+            ),
+        )
+    };
+    vec![
+        case("nothing assigned", "let h = compute(|i, k| x[[i, k]] + y[[i, k]]);"),
+        case("a value instead of an assignment", "compute(|i, k| x[[i, k]] + y[[i, k]])"),
+        case("an operator", "y += compute(|i, k| x[[i, k]]);"),
+        case(
+            "an assignment to an input",
+            "x = compute(|i, k| x[[i, k]] + 1.0);\ny = compute(|i, k| x[[i, k]] + y[[i, k]]);",
+        ),
+        case(
+            "a second assignment",
+            "y = compute(|i, k| x[[i, k]] + y[[i, k]]);\ny = compute(|i, k| y[[i, k]] * 0.5);",
+        ),
+        case("no need for the old elements", "y = compute(|i, k| x[[i, k]]);"),
+    ]
 }
 
 fn calls() -> Vec<Case> {

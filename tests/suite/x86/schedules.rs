@@ -27,7 +27,7 @@ fn launch(
 ) -> Vec<Array> {
     let mut cells = table(kernel, dims, params, scalars, results);
     run::launch(kernel, dims, &mut cells, RegisterFile::of(kernel.isa), Threads::All);
-    results_of(&cells[params.len()..], results)
+    results_of(kernel, &cells, params.len(), results)
 }
 
 /// Checks the machine code of a schedule; returns whether there is any.
@@ -38,7 +38,7 @@ fn check(case: &Case, schedule: &Schedule, isa: Isa) -> Result<bool, TestCaseErr
     let mut cells = table(&kernel, &case.dims, &params, &scalars, &results);
     let scratch = kernel.scratch_bytes.eval_dims(&case.dims).max(0) as usize;
     execute(&kernel, &mut cells, scratch, RaceCheck::Off).unwrap();
-    let expected = results_of(&cells[params.len()..], &results);
+    let expected = results_of(&kernel, &cells, params.len(), &results);
     let found = launch(&kernel, &case.dims, &params, &scalars, &results);
     for (found, expected) in found.iter().zip(&expected) {
         let error = found.max_error(expected, 0.0, 0.0);

@@ -141,6 +141,9 @@ pub(super) struct OutputSpec {
     pub(super) shape: Vec<u64>,
     pub(super) rel: f64,
     pub(super) abs: f64,
+    /// The parameter whose memory receives it.
+    #[serde(default)]
+    pub(super) replaces: Option<usize>,
 }
 
 /// Code; its bytes are in the blob, code by code.
@@ -322,10 +325,17 @@ impl Problem {
 impl Case {
     /// Tells if the arguments of both are the same, regardless of tolerances.
     pub(super) fn has_arguments_of(&self, other: &Self) -> bool {
-        let shapes = |case: &Self| -> Vec<(DType, Vec<u64>)> {
-            case.outputs.iter().map(|it| (it.dtype, it.shape.clone())).collect()
+        let shapes = |case: &Self| -> Vec<(DType, Vec<u64>, Option<usize>)> {
+            case.outputs.iter().map(|it| (it.dtype, it.shape.clone(), it.replaces)).collect()
         };
         self.params == other.params && shapes(self) == shapes(other)
+    }
+}
+
+impl Case {
+    /// Returns whether a result replaces that parameter.
+    pub(super) fn is_replaced(&self, param: usize) -> bool {
+        self.outputs.iter().any(|it| it.replaces == Some(param))
     }
 }
 

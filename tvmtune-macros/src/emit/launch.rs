@@ -76,7 +76,7 @@ impl Emitter<'_> {
                 let length = self.length(operand, &quote!(#backend::n_read::<#element>(&#ident)));
                 quote!(let #ident = #elements; #length)
             }
-            Kind::Output => {
+            Kind::InOut | Kind::Output => {
                 let taken = quote!(rt::Output::<#element, #q>::elements_mut(#ident, #queue));
                 let elements = fit(taken);
                 let n_written = quote!(#backend::n_written::<#element>(&#ident));
@@ -107,7 +107,7 @@ impl Emitter<'_> {
                 quote!(#backend::weight::<#element>(&#ident)),
                 quote!(#backend::weight_slice::<#element>(&#ident)),
             ),
-            Kind::Output => (
+            Kind::InOut | Kind::Output => (
                 quote!(#backend::output::<#element>(&mut #ident)),
                 quote!(#backend::slice_mut::<#element>(&mut #ident)),
             ),

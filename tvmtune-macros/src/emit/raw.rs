@@ -23,7 +23,7 @@ impl Emitter<'_> {
             let (name, element) = (&it.ident, it.element());
             match it.kind {
                 Kind::Input | Kind::Weight => quote!(#name: *const #element),
-                Kind::Output => quote!(#name: *mut #element),
+                Kind::InOut | Kind::Output => quote!(#name: *mut #element),
                 Kind::Scalar => quote!(#name: #element),
             }
         };
@@ -48,13 +48,13 @@ impl Emitter<'_> {
             ///
             /// # Errors
             ///
-            /// If a dimension is out of range, an address is null or misaligned, or a result
-            /// overlaps another argument.
+            /// If a dimension is out of range, an address is null or misaligned, or an argument that is
+            /// written overlaps another one.
             ///
             /// # Safety
             ///
             /// Each address must be that of as many elements as the dimensions say, initialized,
-            /// that nobody else writes, nor for results reads, until this returns.
+            /// that nobody else writes, nor reads if the launch writes it, until this returns.
             #[allow(clippy::too_many_arguments)]
             pub unsafe fn launch_raw(&self, #queue: &rt::Cpu, #dims_param #(#params),*)
                 -> ::core::result::Result<(), rt::Error>
@@ -94,15 +94,15 @@ impl Emitter<'_> {
                 ///
                 /// # Errors
                 ///
-                /// If a dimension is out of range, an address is null or misaligned, a result
-                /// overlaps another argument, the kernel reads a weight in another layout, or the
-                /// driver refuses.
+                /// If a dimension is out of range, an address is null or misaligned, an argument that
+                /// is written overlaps another one, the kernel reads a weight in another layout, or
+                /// the driver refuses.
                 ///
                 /// # Safety
                 ///
                 /// The stream must exist. Each address must be that of as many elements as the
-                /// dimensions say, initialized, that nobody else writes, nor for results reads,
-                /// until the kernel has run. Launches of one `Kernel` on several streams must not
+                /// dimensions say, initialized, that nobody else writes, nor reads if the kernel writes
+                /// it, until the kernel has run. Launches of one `Kernel` on several streams must not
                 /// run at the same time.
                 #[allow(clippy::too_many_arguments)]
                 pub unsafe fn launch_raw(
@@ -129,7 +129,7 @@ impl Emitter<'_> {
     }
 }
 
-/// Checks each result against each argument that it must not overlap, each pair once.
+/// Checks each argument that is written against each that it must not overlap, each pair once.
 fn disjoint(tensors: &[&Operand], address: &dyn Fn(&Ident) -> TokenStream) -> Vec<TokenStream> {
     // `(name, address, bytes)`
     let region = |it: &Operand| {
@@ -138,10 +138,12 @@ fn disjoint(tensors: &[&Operand], address: &dyn Fn(&Ident) -> TokenStream) -> Ve
         quote!((#name, #address, (#len) as ::core::primitive::usize * #bytes))
     };
     let mut checks = Vec::new();
-    for (n, result) in tensors.iter().enumerate().filter(|(_, it)| it.kind == Kind::Output) {
-        for other in &tensors[..n] {
-            let (result, other) = (region(result), region(other));
-            checks.push(quote!(rt::raw::disjoint(NAME, #result, #other)?;));
+    for (n, one) in tensors.iter().enumerate() {
+        for other in tensors[..n].iter().filter(|it| it.is_written() || one.is_written()) {
+            // Errors name what is written first.
+            let (one, other) = if one.is_written() { (one, other) } else { (other, one) };
+            let (one, other) = (region(one), region(other));
+            checks.push(quote!(rt::raw::disjoint(NAME, #one, #other)?;));
         }
     }
     checks
@@ -151,7 +153,7 @@ fn slice(operand: &Operand) -> TokenStream {
     let (ident, len) = (&operand.ident, in_dims(&operand.len()));
     // The contract of `launch_raw` is that of these functions.
     match operand.kind {
-        Kind::Output => quote! {
+        Kind::InOut | Kind::Output => quote! {
             let #ident = unsafe {
                 rt::raw::slice_mut(#ident, (#len) as ::core::primitive::usize)
             };

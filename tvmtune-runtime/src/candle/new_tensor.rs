@@ -14,7 +14,8 @@ use crate::{DeviceKind, Error, Output, Unfit};
 
 /// Memory for a result, which becomes a tensor once it is written.
 ///
-/// Tensors of candle are shared, so none can be written; this one nobody else has yet.
+/// Tensors of candle are shared, so none can be written; this one nobody else has yet. What one launch
+/// wrote, later ones may replace, as the argument of an `InOut` parameter.
 #[derive(Debug)]
 pub struct NewTensor<T> {
     shape: Shape,

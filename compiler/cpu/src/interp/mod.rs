@@ -116,11 +116,11 @@ pub fn run(
     let mut table = table(kernel, dims, params, scalars, results);
     let scratch_bytes = kernel.scratch_bytes.eval_dims(dims).max(0) as usize;
     execute(kernel, &mut table, scratch_bytes, RaceCheck::On)?;
-    Ok(results_of(&table[params.len()..], results))
+    Ok(results_of(kernel, &table, params.len(), results))
 }
 
-/// Makes the argument table for the arrays of a program: packs weights, and fills results and
-/// workspaces with [`POISON`].
+/// Makes the argument table for the arrays of a program: packs weights, and fills results that
+/// replace no parameter, and workspaces, with [`POISON`].
 ///
 /// # Panics
 ///
@@ -133,7 +133,7 @@ pub fn table(
     results: &[Array],
 ) -> Vec<EntryValue> {
     let mut arrays = params.iter();
-    let mut outputs = results.iter();
+    let mut outputs = results.iter().skip(replaced(kernel, params.len()).count());
     let value = |entry: &TableEntry| match entry {
         TableEntry::Pointer { layout, .. } => EntryValue::Bytes(match (arrays.next(), layout) {
             (Some(array), None) => array.bytes(),
@@ -152,17 +152,31 @@ pub fn table(
     kernel.table.iter().map(value).collect()
 }
 
-/// Reads the results from the entries after those of the parameters.
+/// Reads the results from the entries of parameters that they replaced, and from those after the
+/// parameters.
 ///
 /// # Panics
 ///
 /// If an entry is no memory, or of another size than its result.
-pub fn results_of(cells: &[EntryValue], results: &[Array]) -> Vec<Array> {
-    let array = |(like, cell): (&Array, &EntryValue)| match cell {
+pub fn results_of(
+    kernel: &VectorCode,
+    cells: &[EntryValue],
+    n_params: usize,
+    results: &[Array],
+) -> Vec<Array> {
+    let array = |(like, at): (&Array, usize)| match &cells[at] {
         EntryValue::Bytes(bytes) => Array::from_bytes(like.dtype, &like.shape, bytes),
         _ => unreachable!("results follow the parameters in the table"),
     };
-    results.iter().zip(cells).map(array).collect()
+    let entries = replaced(kernel, n_params).chain(n_params..cells.len());
+    results.iter().zip(entries).map(array).collect()
+}
+
+/// The entries of parameters that results replace: these are the entries of results, whose tensors
+/// are numbered after all parameters.
+fn replaced(kernel: &VectorCode, n_params: usize) -> impl Iterator<Item = usize> {
+    let is_result = move |entry: &TableEntry| matches!(entry, TableEntry::Pointer { tensor, .. } if tensor.0 as usize >= n_params);
+    (0..n_params).filter(move |it| is_result(&kernel.table[*it]))
 }
 
 /// Returns the bits of a scalar in the table: floats as `f32`, integers and `bool` as `i32`.

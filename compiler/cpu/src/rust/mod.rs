@@ -5,8 +5,8 @@
 //! ```
 //!
 //! In: a [`Nest`]. Out: the text of one function, `portable`, which takes the dynamic dimensions,
-//! the run-time scalars, the parameters and the results, in that order, each in order of
-//! declaration. Buffers are slices of the lengths that their shapes (as stored) say.
+//! the run-time scalars, the parameters, and the results with memory of their own, in that order, each
+//! in order of declaration. Buffers are slices of the lengths that their shapes (as stored) say.
 //!
 //! It is the fallback for machines and types without machine code, the `reference` of every op, and
 //! a second test oracle: rustc sees lost parentheses, which the interpreter cannot.
@@ -94,8 +94,13 @@ impl Printer<'_> {
             let element = element_type(nest.buffer(*tensor).dtype);
             format!("{}: {reference}[{element}]", self.names.buffer(*tensor))
         };
-        params.extend(nest.params.iter().map(|it| param(it, "&")));
-        params.extend(nest.outputs.iter().map(|it| param(it, "&mut ")));
+        params.extend(
+            nest.params
+                .iter()
+                .map(|it| param(it, if nest.outputs.contains(it) { "&mut " } else { "&" })),
+        );
+        let own = nest.outputs.iter().filter(|it| !nest.params.contains(it));
+        params.extend(own.map(|it| param(it, "&mut ")));
         self.line(&format!("pub fn portable({}) {{", params.join(", ")));
         self.depth += 1;
         for (n, buffer) in nest.buffers.iter().enumerate() {

@@ -361,7 +361,8 @@ pub struct VectorCode {
     pub name: String,
     /// The instruction set that it may use.
     pub isa: Isa,
-    /// The argument table: the parameters, then the results, then other entries.
+    /// The argument table: the parameters, then the results that replace none of them, then other
+    /// entries.
     pub table: Vec<TableEntry>,
     /// Bytes of scratch memory of each thread.
     pub scratch_bytes: Poly,

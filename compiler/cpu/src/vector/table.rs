@@ -30,7 +30,8 @@ impl Table {
             params: BTreeMap::new(),
             counts: BTreeMap::new(),
         };
-        for tensor in nest.params.iter().chain(&nest.outputs) {
+        let own = nest.outputs.iter().filter(|it| !nest.params.contains(it));
+        for tensor in nest.params.iter().chain(own) {
             let layout = nest.buffer(*tensor).layout.clone();
             let entry = table.push(TableEntry::Pointer { tensor: *tensor, layout });
             table.pointers.insert(*tensor, entry);

@@ -98,41 +98,94 @@ impl<'a> Inner<'a> {
         self.reducer.is_none() && is_vector(self.grid, self.tensor, &position, self.var, lanes)
     }
 
+    /// A load serves all reads of its elements. So its predicate holds wherever one of them is
+    /// evaluated.
     fn loads_of(&self, lanes: i64) -> Vec<Load> {
-        let mut found = Vec::new();
-        self.loads(self.value, lanes, &mut Vec::new(), &mut found);
+        let mut reads = Reads::default();
+        self.reads(self.value, lanes, &[], &mut reads);
+        let mut found: Vec<Load> = Vec::new();
+        for load in &reads.vectors {
+            let holds = |it: &Load| load.conditions.iter().all(|c| it.conditions.contains(c));
+            let serves_all = reads.vectors.iter().filter(|it| it.is_same(load)).all(holds);
+            let others = reads.others.iter().any(|it| it.is_same(load));
+            let is_first = !found.iter().any(|it| it.is_same(load));
+            if is_first && serves_all && (load.conditions.is_empty() || !others) {
+                found.push(load.clone());
+            }
+        }
         found
     }
 
-    /// Collects the reads that become vectors.
-    fn loads(&self, value: &Expr, lanes: i64, conditions: &mut Vec<Guard>, found: &mut Vec<Load>) {
+    /// Collects the reads that may become vectors, and the others, of an expression that is evaluated
+    /// if the conditions hold.
+    fn reads(&self, value: &Expr, lanes: i64, conditions: &[Guard], found: &mut Reads) {
         match value {
             Expr::Read { tensor, index } => {
                 let Some(index) = affine(index) else { return };
                 let position = self.grid.buffer(*tensor).position(&index);
-                let known = |it: &Load| it.tensor == *tensor && it.position == position;
-                let is_vector = is_vector(self.grid, *tensor, &position, self.var, lanes);
-                if is_vector && !found.iter().any(known) {
-                    found.push(Load { tensor: *tensor, position, conditions: conditions.clone() });
+                if is_vector(self.grid, *tensor, &position, self.var, lanes) {
+                    let conditions = conditions.to_vec();
+                    found.vectors.push(Load { tensor: *tensor, position, conditions });
                 }
             }
-            Expr::Select { condition, then, .. } => {
-                let n_conditions = conditions.len();
-                let Some(guards) = Guard::all_of(condition) else { return };
-                if !guards.iter().all(|it| is_uniform(it, self.var, lanes)) {
+            Expr::Select { condition, then, otherwise } => {
+                let of = |it: &Expr| {
+                    let mut reads = Reads::default();
+                    self.reads(it, lanes, conditions, &mut reads);
+                    reads
+                };
+                let (if_so, if_not) = (of(then), of(otherwise));
+                let guards = Guard::all_of(condition)
+                    .filter(|it| it.iter().all(|it| is_uniform(it, self.var, lanes)));
+                let Some(guards) = guards else {
+                    let all = [of(condition), if_so, if_not];
+                    found.others.extend(all.into_iter().flat_map(Reads::all));
                     return;
-                }
-                conditions.extend(guards);
-                self.loads(then, lanes, conditions, found);
-                conditions.truncate(n_conditions);
+                };
+                // What both branches read is read in any case.
+                let in_both = |it: &Load| if_so.vectors.contains(it) && if_not.vectors.contains(it);
+                found.vectors.extend(if_so.vectors.iter().filter(|it| in_both(it)).cloned());
+                let others = if_not.clone().all().filter(|it| !in_both(it));
+                found.others.extend(others.chain(if_so.others));
+                found.vectors.extend(if_so.vectors.into_iter().map(|mut it| {
+                    it.conditions.splice(conditions.len()..conditions.len(), guards.clone());
+                    it
+                }));
             }
-            Expr::Binary(BinaryOp::And | BinaryOp::Or, ..) => {}
+            Expr::Binary(BinaryOp::And | BinaryOp::Or, a, b) => {
+                let mut reads = Reads::default();
+                self.reads(a, lanes, conditions, &mut reads);
+                self.reads(b, lanes, conditions, &mut reads);
+                found.others.extend(reads.all());
+            }
             other => {
                 for child in other.children() {
-                    self.loads(child, lanes, conditions, found);
+                    self.reads(child, lanes, conditions, found);
                 }
             }
         }
+    }
+}
+
+/// The reads of an expression whose elements are neighbors.
+#[derive(Clone, Default)]
+struct Reads {
+    /// Those that may be vector loads, each with what holds where it is evaluated.
+    vectors: Vec<Load>,
+    /// Those in branches of which nothing is known, which take part in no load of their own.
+    others: Vec<Load>,
+}
+
+impl Reads {
+    fn all(self) -> impl Iterator<Item = Load> {
+        self.vectors.into_iter().chain(self.others)
+    }
+}
+
+impl Load {
+    /// Returns whether both are of the same elements.
+    fn is_same(&self, other: &Load) -> bool {
+        self.tensor == other.tensor && self.position == other.position
     }
 }
 

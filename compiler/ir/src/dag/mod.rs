@@ -19,6 +19,7 @@
 //! - Reads are in bounds wherever they are evaluated ([`verify`] proves it).
 //! - Types are explicit: both sides of an operation have one type, conversions are `Cast`s, and
 //!   arithmetic on `f16` and `bf16` has been widened to `f32`.
+//! - Nothing reads a parameter that a result replaces once it may have been replaced ([`in_place`]).
 //! - A condition on indices compares two [`Expr::Index`]; one that always or never holds is folded.
 
 pub mod dtype;
@@ -31,6 +32,7 @@ pub(crate) mod simplify;
 pub mod access;
 pub mod anchor;
 pub mod prefix;
+pub mod in_place;
 pub mod signature;
 mod verify;
 pub mod print;
@@ -65,7 +67,7 @@ pub struct Dag {
     pub tensors: Vec<Tensor>,
     /// In topological order.
     pub computes: Vec<Compute>,
-    /// The results of the program, in order.
+    /// The results of the program, in order: those of [`TensorKind::InOut`] parameters come first.
     pub outputs: Vec<TensorId>,
 }
 
@@ -94,6 +96,8 @@ pub enum TensorKind {
     Input,
     /// A parameter that stays the same over many launches: a schedule may choose its layout.
     Weight,
+    /// A parameter whose memory receives a result: see [`in_place`].
+    InOut,
     /// The result of a compute.
     Computed(ComputeId),
 }
@@ -181,7 +185,7 @@ impl Dag {
     pub fn producer(&self, tensor: TensorId) -> Option<ComputeId> {
         match self.tensor(tensor).kind {
             TensorKind::Computed(compute) => Some(compute),
-            TensorKind::Input | TensorKind::Weight => None,
+            TensorKind::Input | TensorKind::Weight | TensorKind::InOut => None,
         }
     }
 

@@ -49,7 +49,11 @@ impl fmt::Display for Printer<'_> {
         }
         for id in dag.params() {
             let tensor = dag.tensor(id);
-            let kind = if tensor.kind == TensorKind::Weight { "weight" } else { "input" };
+            let kind = match tensor.kind {
+                TensorKind::Weight => "weight",
+                TensorKind::InOut => "inout",
+                TensorKind::Input | TensorKind::Computed(_) => "input",
+            };
             write!(f, "{kind} t{}: {}", id.0, tensor.dtype)?;
             self.extents(f, &tensor.shape)?;
             writeln!(f)?;

@@ -77,7 +77,11 @@ fn forward_copies(dag: &mut Dag) {
         let Some(source) = compute.copied() else { continue };
         let Some(producer) = dag.producer(source) else { continue };
         let (from, to) = (dag.tensor(source), dag.tensor(compute.tensor));
-        let alike = from.dtype == to.dtype && from.shape == to.shape;
+        let is_replaced = |new: TensorId| dag.producer(new).is_none_or(|it| it <= id);
+        // What it reads is gone where the copy stands.
+        let reads_replaced =
+            dag.in_place().any(|(old, new)| dag.compute(producer).reads(old) && is_replaced(new));
+        let alike = from.dtype == to.dtype && from.shape == to.shape && !reads_replaced;
         if !alike || dag.consumers(source).len() > 1 || dag.outputs.contains(&source) {
             continue;
         }
@@ -139,7 +143,7 @@ fn eliminate_dead(dag: &mut Dag) {
     (dag.tensors, dag.computes) = (tensors, computes);
 }
 
-fn map_tensors(expr: &Expr, renamed: &dyn Fn(TensorId) -> TensorId) -> Expr {
+pub(crate) fn map_tensors(expr: &Expr, renamed: &dyn Fn(TensorId) -> TensorId) -> Expr {
     match expr.map_children(&mut |it| map_tensors(it, renamed)) {
         Expr::Read { tensor, index } => Expr::Read { tensor: renamed(tensor), index },
         other => other,

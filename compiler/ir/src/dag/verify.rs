@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 use super::bounds::PathFacts;
+use super::in_place;
 use super::{
     BinaryOp, Compute, ComputeId, DType, Dag, Expr, Literal, Reducer, Subscript, TensorId,
     TensorKind, UnaryOp, integer_range,
@@ -88,6 +89,9 @@ impl Check<'_> {
         for it in &dag.outputs {
             let computed = (it.0 as usize) < dag.tensors.len() && dag.producer(*it).is_some();
             self.require(computed, || format!("result t{} is not computed", it.0));
+        }
+        if let Err(why) = in_place::check(dag) {
+            self.require(false, || why);
         }
     }
 

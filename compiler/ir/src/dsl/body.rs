@@ -14,7 +14,7 @@ use crate::dag::{DType, TensorId, TensorKind};
 use crate::poly::Poly;
 
 /// The declaration of a tensor, before its definition is elaborated.
-enum Expected {
+pub(super) enum Expected {
     Declared(DType, Vec<Poly>),
     /// None: type and extents follow from the definition.
     Inferred,
@@ -29,6 +29,9 @@ impl Elaborator {
         block: &Block,
         declared: Option<&[Declared]>,
     ) -> Option<Vec<TensorId>> {
+        if declared.is_some_and(<[_]>::is_empty) {
+            return self.body_in_place(block);
+        }
         let (lets, results) = match block.stmts.split_last() {
             Some((Stmt::Expr(tail, None), lets)) => (lets, Some(result_list(tail))),
             _ => (&block.stmts[..], None),
@@ -45,7 +48,7 @@ impl Elaborator {
             let message = format!("the function declares {declares}, but returns {given}: {hint}");
             self.errors.at_location::<()>(all_of(results), message);
         }
-        let is_value = |it: &&Stmt| matches!(it, Stmt::Expr(_, Some(_)));
+        let is_value = |it: &&Stmt| matches!(it, Stmt::Expr(value, Some(_)) if !matches!(value, Syntax::Assign(_)));
         let ended = lets.last().filter(|it| results.is_none() && is_value(it));
         let lets = &lets[..lets.len() - usize::from(ended.is_some())];
         for it in lets {
@@ -85,7 +88,17 @@ impl Elaborator {
         found.into_iter().collect()
     }
 
-    fn statement(&mut self, statement: &Stmt, results: &[&Syntax], declared: Option<&[Declared]>) {
+    pub(super) fn statement(
+        &mut self,
+        statement: &Stmt,
+        results: &[&Syntax],
+        declared: Option<&[Declared]>,
+    ) {
+        match statement {
+            Stmt::Expr(Syntax::Assign(it), Some(_)) => return self.assign(it),
+            Stmt::Expr(Syntax::Binary(it), Some(_)) if self.updates(it) => return,
+            _ => {}
+        }
         let Some(LetParts { ident, ty, init }) = self.let_parts(statement) else { return };
         let name = ident.to_string();
         self.start_compute(&name);
@@ -109,7 +122,12 @@ impl Elaborator {
         self.bind(name, binding.unwrap_or(Binding::Poisoned));
     }
 
-    fn result(&mut self, name: &str, syntax: &Syntax, expected: Expected) -> Option<TensorId> {
+    pub(super) fn result(
+        &mut self,
+        name: &str,
+        syntax: &Syntax,
+        expected: Expected,
+    ) -> Option<TensorId> {
         if let Some(call) = compute_call(syntax) {
             self.start_compute(name);
             return self.compute(name, call, expected);
@@ -153,7 +171,7 @@ impl Elaborator {
     }
 
     /// Resets the state of the compute before.
-    fn start_compute(&mut self, name: &str) {
+    pub(super) fn start_compute(&mut self, name: &str) {
         self.vars.clear();
         self.around.clear();
         self.reductions.clear();
@@ -208,6 +226,7 @@ impl Elaborator {
             Expected::Inferred => body.typed(&mut self.errors)?,
             Expected::Poisoned => return None,
         };
+        let expr = self.with_copied_neighbors(expr, &axes);
         Some(self.define(name.to_owned(), Axes { spatial: &axes, reduce: &[] }, None, &expr, dtype))
     }
 
@@ -333,7 +352,7 @@ fn result_list(tail: &Syntax) -> Vec<&Syntax> {
     }
 }
 
-fn compute_call(syntax: &Syntax) -> Option<&syn::ExprCall> {
+pub(super) fn compute_call(syntax: &Syntax) -> Option<&syn::ExprCall> {
     match syntax {
         Syntax::Call(call) => match &*call.func {
             Syntax::Path(path) if path.path.is_ident("compute") => Some(call),

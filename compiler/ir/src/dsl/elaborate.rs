@@ -39,6 +39,18 @@ pub(super) struct Elaborator {
     pub(super) current: String,
     /// The nesting depth of the expression being read.
     pub(super) depth: usize,
+    /// The `InOut` parameters.
+    pub(super) in_place: Vec<InPlace>,
+    /// The parameter whose elements the compute being read replaces.
+    pub(super) replaced: Option<TensorId>,
+}
+
+/// A parameter whose memory receives a result.
+pub(super) struct InPlace {
+    pub(super) name: String,
+    pub(super) old: TensorId,
+    /// The result, once it is assigned; then none after an error in it.
+    pub(super) new: Option<Option<TensorId>>,
 }
 
 #[derive(Default)]
@@ -98,8 +110,12 @@ pub(super) fn program(
     let dims = elaborator.dynamic_dims(&params);
     let declared = elaborator.results(&function.sig);
     let tensors = elaborator.body(&function.block, declared.as_deref());
-    let outputs = declared.zip(tensors).map(|(declared, tensors)| {
-        let pairs = declared.into_iter().zip(tensors);
+    let replaced = elaborator.replaced_params(&params);
+    let replacements = elaborator.replacements(&function.sig);
+    let outputs = declared.zip(tensors).zip(replacements);
+    let outputs = outputs.map(|((declared, tensors), replacements)| {
+        let declared = replaced.into_iter().chain(declared);
+        let pairs = declared.zip(replacements.into_iter().chain(tensors));
         let output = |(it, tensor): (Declared, TensorId)| Output {
             ty: it.ty,
             dtype: it.dtype,
@@ -180,6 +196,8 @@ impl Elaborator {
             reductions: BTreeMap::new(),
             current: String::new(),
             depth: 0,
+            in_place: Vec::new(),
+            replaced: None,
         }
     }
 
@@ -211,6 +229,16 @@ impl Elaborator {
             found.push(DynamicDim { ident: dim.ident.clone(), range: dim.range, source, buckets });
         }
         found
+    }
+
+    /// The results that `InOut` parameters declare, in order.
+    fn replaced_params(&self, params: &[Option<Param>]) -> Vec<Declared> {
+        let declared = |it: &Param| {
+            let super::ParamKind::InOut(old) = it.kind else { return None };
+            let shape = self.symbols.tensors[old.0 as usize].shape.clone();
+            Some(Declared { ty: it.ty.clone(), dtype: it.dtype, shape })
+        };
+        params.iter().flatten().filter_map(declared).collect()
     }
 
     /// Returns the meaning of a name, if it has one.
@@ -257,7 +285,9 @@ impl Param {
     /// The tensor it is, unless it is a scalar.
     pub fn tensor(&self) -> Option<TensorId> {
         match self.kind {
-            super::ParamKind::Input(tensor) | super::ParamKind::Weight(tensor) => Some(tensor),
+            super::ParamKind::Input(tensor)
+            | super::ParamKind::Weight(tensor)
+            | super::ParamKind::InOut(tensor) => Some(tensor),
             super::ParamKind::Scalar(_) => None,
         }
     }

@@ -23,6 +23,7 @@ mod elaborate;
 mod errors;
 mod expr;
 mod hints;
+mod in_place;
 mod index;
 mod infer;
 mod instances;
@@ -61,7 +62,7 @@ pub struct Program {
     pub dims: Vec<DynamicDim>,
     /// The parameters, in order.
     pub params: Vec<Param>,
-    /// The results, in order.
+    /// The results, in order: those of `InOut` parameters, then those that the function returns.
     pub outputs: Vec<Output>,
     /// The tensors of the parameters, in order, then those of the computes.
     pub tensors: Vec<Tensor>,
@@ -102,6 +103,8 @@ pub enum ParamKind {
     Input(TensorId),
     /// `Weight<..>`.
     Weight(TensorId),
+    /// `InOut<..>`: its memory receives a result.
+    InOut(TensorId),
     /// A plain scalar.
     Scalar(ScalarId),
 }

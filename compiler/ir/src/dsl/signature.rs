@@ -4,7 +4,7 @@ use proc_macro2::Ident;
 use quote::ToTokens;
 use syn::{FnArg, GenericArgument, Pat, PathArguments, ReturnType, Safety, Signature, Type};
 
-use super::elaborate::{Binding, Elaborator};
+use super::elaborate::{Binding, Elaborator, InPlace};
 use super::hints::{element_type, no_element_type};
 use super::{Param, ParamKind};
 use crate::dag::{DType, Scalar, ScalarId, Tensor, TensorId, TensorKind};
@@ -81,7 +81,9 @@ impl Elaborator {
         self.bind(
             name,
             match kind {
-                ParamKind::Input(it) | ParamKind::Weight(it) => Binding::Tensor(it),
+                ParamKind::Input(it) | ParamKind::Weight(it) | ParamKind::InOut(it) => {
+                    Binding::Tensor(it)
+                }
                 ParamKind::Scalar(it) => Binding::Scalar(it),
             },
         );
@@ -94,9 +96,10 @@ impl Elaborator {
             return self.errors.at(it.and_token, message);
         }
         let Some(head) = head(ty) else { return self.errors.at(ty, EXPECTED_PARAM) };
-        let weight = match head.ident.to_string().as_str() {
-            "Tensor" => false,
-            "Weight" => true,
+        let tensor_kind = match head.ident.to_string().as_str() {
+            "Tensor" => TensorKind::Input,
+            "Weight" => TensorKind::Weight,
+            "InOut" => TensorKind::InOut,
             other => {
                 return match (other.parse(), other) {
                     (Ok(dtype @ (DType::F16 | DType::Bf16)), _) => {
@@ -117,14 +120,29 @@ impl Elaborator {
         };
         let (dtype, shape) = self.tensor_type(ty)?;
         let id = TensorId(self.symbols.tensors.len() as u32);
-        let kind = if weight { TensorKind::Weight } else { TensorKind::Input };
-        self.symbols.tensors.push(Tensor { name: name.to_owned(), dtype, shape, kind });
-        Some((dtype, if weight { ParamKind::Weight(id) } else { ParamKind::Input(id) }))
+        let kind = match tensor_kind {
+            TensorKind::Weight => ParamKind::Weight(id),
+            TensorKind::InOut => {
+                self.in_place.push(InPlace { name: name.to_owned(), old: id, new: None });
+                ParamKind::InOut(id)
+            }
+            TensorKind::Input | TensorKind::Computed(_) => ParamKind::Input(id),
+        };
+        self.symbols.tensors.push(Tensor {
+            name: name.to_owned(),
+            dtype,
+            shape,
+            kind: tensor_kind,
+        });
+        Some((dtype, kind))
     }
 
     /// The declared results; `None` if one could not be read.
     pub(super) fn results(&mut self, sig: &Signature) -> Option<Vec<Declared>> {
         let ReturnType::Type(_, ty) = &sig.output else {
+            if sig.inputs.iter().any(is_in_place) {
+                return Some(Vec::new());
+            }
             let message = "an autotuned function declares its result, as in `-> Tensor<f32, M, N>`";
             return self.errors.at(&sig.ident, message);
         };
@@ -151,6 +169,9 @@ impl Elaborator {
             Some(it) if it.ident == "Tensor" => self.tensor_type(ty),
             Some(it) if it.ident == "Weight" => {
                 self.errors.at(ty, "only a parameter can be a `Weight`: write `Tensor`")
+            }
+            Some(it) if it.ident == "InOut" => {
+                self.errors.at(ty, "only a parameter can be `InOut`: write `Tensor`")
             }
             Some(it) if similar::closest(&it.ident.to_string(), ["Tensor"]).is_some() => self
                 .errors
@@ -244,13 +265,18 @@ impl Elaborator {
     }
 }
 
-const EXPECTED_PARAM: &str =
-    "expected `Tensor<f32, M, N>`, `Weight<f32, N>`, or a scalar type such as `f32`";
+const EXPECTED_PARAM: &str = "expected `Tensor<f32, M, N>`, `Weight<f32, N>`, `InOut<f32, M, N>`, or a scalar type such as `f32`";
 
 /// The message for a type that no parameter has.
 fn no_param_type(name: &str) -> String {
-    let meant = similar::suggestion(name, ["Tensor", "Weight"]).or_else(|| element_type(name));
+    let meant =
+        similar::suggestion(name, ["Tensor", "Weight", "InOut"]).or_else(|| element_type(name));
     meant.map_or_else(|| EXPECTED_PARAM.to_owned(), |it| format!("`{name}` is no type here{it}"))
+}
+
+/// Returns whether a parameter is declared as `InOut<..>`.
+fn is_in_place(arg: &FnArg) -> bool {
+    matches!(arg, FnArg::Typed(it) if head(&it.ty).is_some_and(|it| it.ident == "InOut"))
 }
 
 /// The last segment of a path type: `Tensor<..>` in `tvmtune_runtime::Tensor<..>`.

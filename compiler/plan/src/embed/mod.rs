@@ -238,7 +238,7 @@ fn layout_literal(layout: &Layout) -> String {
 
 /// Returns the position of a tensor among the arguments: parameters, then results.
 fn argument(dag: &Dag, tensor: TensorId) -> usize {
-    let mut arguments = dag.params().chain(dag.outputs.iter().copied());
+    let mut arguments = dag.arguments().into_iter();
     arguments.position(|it| it == tensor).expect("a kernel takes the program's arguments")
 }
 

@@ -31,11 +31,14 @@ pub enum Family {
     Argmax,
     /// Sums or maxima up to an index, or from one on, with or without its element.
     Prefix,
+    /// A parameter replaced by itself and a product, by itself and a sum of its row or column, or by
+    /// itself and its mirror image; and the sums of the result's rows.
+    InPlace,
 }
 
 impl Family {
     /// All of them.
-    pub const ALL: [Family; 11] = [
+    pub const ALL: [Family; 12] = [
         Family::Matmul,
         Family::BatchedMatmul,
         Family::Mlp,
@@ -47,6 +50,7 @@ impl Family {
         Family::Gather,
         Family::Argmax,
         Family::Prefix,
+        Family::InPlace,
     ];
 }
 
@@ -65,6 +69,7 @@ pub fn dag(family: Family, numbers: &[u32]) -> (Dag, Vec<i64>) {
         Family::Gather => it.gather(),
         Family::Argmax => it.argmax(),
         Family::Prefix => it.prefix(),
+        Family::InPlace => it.in_place(),
     };
     (it.dag, it.dims)
 }
@@ -366,5 +371,33 @@ impl<'a> Builder<'a> {
             self.compute("p", &[&r, &n, &c], &[&n], reducer, body)
         };
         vec![p]
+    }
+
+    fn in_place(&mut self) -> Vec<TensorId> {
+        let (r, d, k) = (self.extent(), self.extent(), self.extent());
+        let kind = self.below(5);
+        let x = self.param("x", DType::F32, &[&r, &k]);
+        let w = self.param("w", DType::F32, &[&k, &d]);
+        let y = self.tensor("y", DType::F32, &[&r, &d], TensorKind::InOut);
+        let old = read(y, &[0, 1]);
+        let element = match kind {
+            0 => {
+                let product = mul(read(x, &[0, 2]), read(w, &[2, 1]));
+                add(old, read(self.sum("h", &[&r, &d], &[&k], product), &[0, 1]))
+            }
+            1 => sub(old, read(self.sum("s", &[&r], &[&d], read(y, &[0, 1])), &[0])),
+            2 => sub(old, read(self.sum("s", &[&d], &[&r], read(y, &[1, 0])), &[1])),
+            3 => relu(sub(Expr::f32(1.0), old)),
+            _ => {
+                let copy = self.elementwise("copy", &[&r, &d], old);
+                let last = d.clone() - Poly::from(1) - var(1);
+                add(read(copy, &[0, 1]), Expr::read(copy, [var(0), last]))
+            }
+        };
+        let new = self.elementwise("new", &[&r, &d], element);
+        if self.below(3) > 0 {
+            return vec![new];
+        }
+        vec![new, self.sum("t", &[&r], &[&d], read(new, &[0, 1]))]
     }
 }

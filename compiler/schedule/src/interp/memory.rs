@@ -14,8 +14,10 @@ pub(super) struct Memory {
     extents: Vec<i64>,
     /// Counts the allocations of local memory, from 1.
     epoch: u32,
-    /// Empty for a parameter, which is never written.
+    /// Empty for a parameter that is never written.
     shadow: Vec<Shadow>,
+    /// True if elements are those of a parameter until a result replaces them.
+    in_place: bool,
 }
 
 /// The task and the parallel index that make an access.
@@ -55,7 +57,7 @@ impl Memory {
             let shape: Vec<u64> = extents.iter().map(|it| *it as u64).collect();
             let array = Array::zeros(buffer.dtype, &shape);
             let shadow = vec![Shadow::default(); array.len()];
-            Memory { array, scope: buffer.scope, extents, epoch: 1, shadow }
+            Memory { array, scope: buffer.scope, extents, epoch: 1, shadow, in_place: false }
         });
         let mut memory: Vec<Memory> = empty.collect();
         for (tensor, array) in nest.params.iter().zip(params) {
@@ -72,7 +74,10 @@ impl Memory {
                 buffer.name
             );
             it.array = stored;
-            it.shadow = Vec::new();
+            it.in_place = nest.outputs.contains(tensor);
+            if !it.in_place {
+                it.shadow = Vec::new();
+            }
         }
         memory
     }
@@ -117,8 +122,10 @@ impl Memory {
         let Agent { phase, task, index } = agent;
         let Some(cell) = self.shadow.get_mut(at) else { return Ok(self.array.get(at)) };
         let local = self.scope == Scope::Local;
-        let written =
-            if local { cell.writer == task && cell.epoch == self.epoch } else { cell.writer > 0 };
+        let written = match local {
+            true => cell.writer == task && cell.epoch == self.epoch,
+            false => cell.writer > 0 || self.in_place,
+        };
         if !written {
             return Err(FaultKind::Uninitialized);
         }

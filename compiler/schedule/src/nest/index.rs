@@ -95,7 +95,7 @@ impl Addressing<'_> {
             None => index,
             Some(layout) => layout.place(index, |it, by| self.split(it, by, facts)),
         };
-        Expr::Read { tensor, index }
+        Expr::Read { tensor: self.schedule.dag.home(tensor), index }
     }
 
     /// Splits a subscript into the tile and the position in it.

@@ -49,7 +49,7 @@ pub fn lower(schedule: &Schedule) -> Nest {
         dims: schedule.dag.dims.clone(),
         scalars: schedule.dag.scalars.clone(),
         buffers: lowering.buffers(),
-        params: schedule.dag.params().collect(),
+        params: schedule.dag.params().map(|it| schedule.dag.home(it)).collect(),
         outputs: schedule.dag.outputs.clone(),
         n_vars: lowering.n_vars,
         threads: schedule.threads,
@@ -341,13 +341,23 @@ impl<'a> Lowering<'a> {
         let mut used = BTreeSet::new();
         let mut unique_name =
             |name: &str| names::unique(&names::identifier(name, 't'), is_rust_keyword, &mut used);
+        // A parameter that is replaced and its result have one buffer, named after the parameter.
+        let name = |n: usize| {
+            let id = TensorId(n as u32);
+            let own = || self.schedule.tensors[n].tensor.name.clone();
+            match self.schedule.dag.in_place().find(|(old, new)| [*old, *new].contains(&id)) {
+                Some((old, _)) if old == id => format!("{}_replaced", own()),
+                Some((old, _)) => self.schedule.tensor(old).tensor.name.clone(),
+                None => own(),
+            }
+        };
         let buffer = |(n, it): (usize, &crate::ScheduledTensor)| {
             let shape = match &it.layout {
                 None => self.shapes[n].clone(),
                 Some(layout) => layout.shape(&self.shapes[n], &self.facts),
             };
             Buffer {
-                name: unique_name(&it.tensor.name),
+                name: unique_name(&name(n)),
                 dtype: it.tensor.dtype,
                 shape,
                 scope: self.scope(TensorId(n as u32)),
@@ -363,6 +373,9 @@ impl<'a> Lowering<'a> {
 
     fn scope(&self, tensor: TensorId) -> Scope {
         let it = self.schedule.tensor(tensor);
+        if self.schedule.dag.home(tensor) != tensor {
+            return Scope::Unused;
+        }
         let Some(stage) = it.stage else { return Scope::Argument };
         debug_assert!(matches!(it.tensor.kind, TensorKind::Computed(_)));
         if self.schedule.is_output(tensor) {

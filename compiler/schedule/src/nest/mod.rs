@@ -50,7 +50,8 @@ pub struct Nest<S = Scope, T = Stmt> {
     pub scalars: Vec<Scalar>,
     /// The buffers of the schedule's tensors, by the same ids, then those of lowering.
     pub buffers: Vec<Buffer<S>>,
-    /// The parameters, in order of declaration.
+    /// The parameters, in order of declaration; of one that a result replaces, the result, which has
+    /// its elements at first.
     pub params: Vec<TensorId>,
     /// The results, in order.
     pub outputs: Vec<TensorId>,
@@ -72,7 +73,7 @@ pub enum Scope {
     Workspace,
     /// Memory (or registers) of one task; contents do not outlive it.
     Local,
-    /// None: the stage was inlined.
+    /// None: the stage was inlined, or its memory is that of the result that replaces it.
     Unused,
 }
 

@@ -1,7 +1,7 @@
 //! The text of nests, from a program and a trace.
 
 use super::{lower, verify};
-use crate::{Instruction, Schedule};
+use crate::{Instruction, Schedule, ScheduleError};
 
 const MATMUL: &str = "
     #[autotune(dims(M = 1..=100, N = 32, K = 24))]
@@ -49,6 +49,13 @@ pub(crate) fn nest_of(program: &str, trace: &str) -> String {
     let nest = lower(&scheduled(program, trace));
     assert_eq!(verify(&nest), []);
     nest.to_string()
+}
+
+/// Schedules a program by a trace, one instruction a line; returns the first refusal.
+pub(crate) fn tried(program: &str, trace: &str) -> Result<Schedule, ScheduleError> {
+    let dag = tvmtune_ir::dsl::program(program).unwrap();
+    let trace: Vec<Instruction> = trace.lines().map(|it| it.trim().parse().unwrap()).collect();
+    Schedule::replay(&dag, &trace)
 }
 
 /// Schedules a program by a trace, one instruction a line.

@@ -3,7 +3,7 @@
 //! - Variables are below `n_vars`, belong to one loop, and occur inside it only.
 //! - Parallel loops stand outermost, perfectly nested; a vectorized loop contains one statement.
 //! - Indices have one entry for each dimension of a buffer that is in use; parameters are only
-//!   read; values have the type of their buffer.
+//!   read, but for those that are results, too; values have the type of their buffer.
 //! - Guards have a condition and a body, and their values are never negative.
 //! - Affine indices are in bounds, by the extents of loops, guards, and enclosing conditions. An index
 //!   that cannot be proven is a finding too; of random schedules, that is less than one in a thousand.
@@ -142,7 +142,7 @@ impl<'a> Verifier<'a> {
                 self.known.truncate(n_known);
             }
             Stmt::Store { tensor, index, value } | Stmt::Update { tensor, index, value, .. } => {
-                if self.nest.params.contains(tensor) {
+                if self.nest.params.contains(tensor) && !self.nest.outputs.contains(tensor) {
                     self.report(Problem::ParameterWritten(*tensor));
                 }
                 if value.dtype(self.nest) != self.nest.buffer(*tensor).dtype {

@@ -39,6 +39,8 @@ impl Schedule {
     ///   memory of their own.
     /// - [`ErrorKind::ReadersOutside`] if a reader does not run inside the loop, or if a stage that
     ///   runs elsewhere needs this one where it is.
+    /// - [`ErrorKind::Overwritten`] if the stage reads a parameter in place outside of the elements that
+    ///   an iteration of the loop replaces.
     ///
     /// # Source
     ///
@@ -76,6 +78,7 @@ impl Schedule {
             Attach::Root | Attach::Inline => Ok(()),
         });
         let checked = checked.and_then(|()| self.check_attachments());
+        let checked = checked.and_then(|()| self.check_in_place());
         if checked.is_err() {
             let found = self.stage_mut(stage);
             (found.attach, found.online) = before;

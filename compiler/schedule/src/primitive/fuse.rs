@@ -19,6 +19,8 @@ impl Schedule {
     /// - [`ErrorKind::NotLive`], [`ErrorKind::NotSerial`] or [`ErrorKind::HasAttached`], of either.
     /// - [`ErrorKind::NotAdjacent`] unless `inner` is the next loop after `outer`.
     /// - [`ErrorKind::MixedRoles`] if one is spatial and the other reduces.
+    /// - [`ErrorKind::Overwritten`] if a stage that runs further out reads a parameter in place, and it
+    ///   would not be known any more which part.
     ///
     /// # Source
     ///
@@ -43,10 +45,15 @@ impl Schedule {
             kind: above.kind,
             tightened: false,
         };
+        let before = self.is_in_place().then(|| self.clone());
         let stage_mut = self.stage_mut(stage);
         let fused = stage_mut.add_axis(axis);
         stage_mut.order.splice(position..=position + 1, [fused]);
         stage_mut.relations.push(Relation::Fuse { outer, inner, fused });
+        if let (Some(before), Err(why)) = (before, self.check_in_place()) {
+            *self = before;
+            return Err(why);
+        }
         self.trace.push(Instruction::Fuse { stage, outer, inner });
         Ok(fused)
     }

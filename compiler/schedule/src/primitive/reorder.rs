@@ -24,6 +24,8 @@ impl Schedule {
     ///   would leave its position.
     /// - [`ErrorKind::ReadersOutside`] if a loop would no longer contain all readers of a stage that
     ///   runs at it.
+    /// - [`ErrorKind::Overwritten`] if iterations of the loops around a stage would no longer replace
+    ///   what it reads of a parameter in place.
     ///
     /// # Source
     ///
@@ -43,6 +45,7 @@ impl Schedule {
             self.stage_mut(stage).order[*position] = *axis;
         }
         let checked = self.check_kinds(stage).and_then(|()| self.check_attachments());
+        let checked = checked.and_then(|()| self.check_in_place());
         if checked.is_err() {
             self.stage_mut(stage).order = before;
             return checked;

@@ -339,7 +339,7 @@ impl Builder {
             let tensor = &self.schedule.tensor(id).tensor;
             let cache = match tensor.kind {
                 TensorKind::Weight => self.cpu().l1_bytes,
-                TensorKind::Input => self.cpu().l2_bytes,
+                TensorKind::Input | TensorKind::InOut => self.cpu().l2_bytes,
                 TensorKind::Computed(_) => return 0.0,
             };
             let bytes = elements as f64 * tensor.dtype.bytes() as f64;

@@ -53,7 +53,8 @@ impl CaseSpec {
         };
         let output = |id: &TensorId| {
             let (rel, abs) = tolerance(*id);
-            OutputSpec { dtype: dag.tensor(*id).dtype, shape: shape(*id), rel, abs }
+            let replaces = dag.params().position(|it| dag.home(it) == *id);
+            OutputSpec { dtype: dag.tensor(*id).dtype, shape: shape(*id), rel, abs, replaces }
         };
         let case = Case {
             params: dag.params().enumerate().map(param).collect(),
@@ -116,7 +117,7 @@ impl CaseSpec {
     /// Returns the table entry for the address of a parameter, in a layout, or of a result.
     fn address(&self, tensor: TensorId, layout: Option<&Layout>) -> Word {
         let output = || self.dag.outputs.iter().position(|it| *it == tensor);
-        match (self.dag.params().position(|it| it == tensor), layout) {
+        match (self.dag.params().position(|it| self.dag.home(it) == tensor), layout) {
             (Some(n), None) => Word::Param(n),
             (Some(n), Some(Layout { splits, order })) => {
                 Word::Packed(n, LayoutSpec { splits: splits.clone(), order: order.clone() })

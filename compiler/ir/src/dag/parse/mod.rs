@@ -112,6 +112,9 @@ impl Reader {
         if it.eat("weight ") {
             return self.tensor(TensorKind::Weight, it);
         }
+        if it.eat("inout ") {
+            return self.tensor(TensorKind::InOut, it);
+        }
         if it.eat("return ") {
             return it.list("", |it| {
                 let id = self.known_tensor(it)?;

@@ -139,7 +139,7 @@ fn signatures() {
     3 | T: Copy => an autotuned function has no generics: write element types as `types(T in [f32, bf16])` in the attribute, and extents as `dims(..)`
     4 | self => an autotuned function has no `self`: move it out of the `impl`, and pass tensors as parameters
     4 | mut y => expected a plain name for this parameter, as in `x: Tensor<f32, M>`
-    4 | Vec<f32> => expected `Tensor<f32, M, N>`, `Weight<f32, N>`, or a scalar type such as `f32`
+    4 | Vec<f32> => expected `Tensor<f32, M, N>`, `Weight<f32, N>`, `InOut<f32, M, N>`, or a scalar type such as `f32`
     4 | x => the name `x` is already taken by a dimension or parameter: rename one of them
     4 | usize => a scalar cannot be `usize`: use `i64`, or a dimension of a tensor
     4 | f16 => a scalar cannot be f16: pass it as `f32`

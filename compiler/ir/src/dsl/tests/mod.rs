@@ -3,6 +3,7 @@
 mod errors;
 mod fuzz;
 mod identity;
+mod in_place;
 mod instances;
 mod language;
 mod reductions;

@@ -49,13 +49,20 @@ pub(super) enum Purpose {
 pub(super) struct Arguments {
     /// Those of the same value, as weights, are shared with the arguments of other cases.
     params: Vec<Rc<RefCell<Param>>>,
-    outputs: Vec<Allocation>,
+    outputs: Vec<Output>,
     /// The number of copies of each parameter that timing finds in memory; 0 if it finds none there.
     n_copies: usize,
-    /// The copy that the next timed launch takes.
-    next_copy: usize,
+    /// The number of timed launches so far.
+    turn: usize,
     /// Scratch memory by position in the table, reused by later candidates.
     shared: BTreeMap<usize, Guarded>,
+}
+
+/// The memory of a result.
+enum Output {
+    Own(Allocation),
+    /// That of a parameter.
+    Replaces(usize),
 }
 
 struct Param {
@@ -63,6 +70,8 @@ struct Param {
     memory: Allocation,
     /// Copies that launches take in turn, the most recently used first, as it is or in a layout.
     rotations: VecDeque<(Option<LayoutSpec>, Rotation)>,
+    /// The elements at first, of a parameter that a result replaces.
+    replaced: Option<Vec<u8>>,
     /// Packed copies, the most recently used first.
     packed: VecDeque<(LayoutSpec, Guarded)>,
     /// The memory of an evicted copy, for the next one: new pages cost as much as packing.
@@ -84,16 +93,22 @@ impl Arguments {
         purpose: Purpose,
         others: impl Iterator<Item = &'a Arguments> + Clone,
     ) -> io::Result<Self> {
-        let param = |spec: &ParamSpec| {
+        let param = |(n, spec): (usize, &ParamSpec)| {
+            let is_replaced = case.is_replaced(n);
             let mut known = others.clone().flat_map(|it| &it.params);
-            match known.find(|it| it.borrow().spec == *spec) {
-                Some(known) if purpose == Purpose::Verification => Ok(Rc::clone(known)),
-                _ => Ok(Rc::new(RefCell::new(Param::new(spec, purpose)?))),
+            let is_same = |it: &Param| it.spec == *spec && it.replaced.is_none();
+            match known.find(|it| is_same(&it.borrow())) {
+                Some(known) if purpose == Purpose::Verification && !is_replaced => {
+                    Ok(Rc::clone(known))
+                }
+                _ => Ok(Rc::new(RefCell::new(Param::new(spec, purpose, is_replaced)?))),
             }
         };
-        let params = case.params.iter().map(param);
-        let output = |it: &OutputSpec| {
-            Allocation::new(it.bytes() as usize, it.dtype.bytes() as usize, purpose)
+        let params = case.params.iter().enumerate().map(param);
+        let output = |it: &OutputSpec| match it.replaces {
+            Some(param) => Ok(Output::Replaces(param)),
+            None => Allocation::new(it.bytes() as usize, it.dtype.bytes() as usize, purpose)
+                .map(Output::Own),
         };
         let outputs = case.outputs.iter().map(output);
         let rotated = case.params.iter().filter(|it| it.cold && purpose == Purpose::Timing);
@@ -102,7 +117,7 @@ impl Arguments {
             params: params.collect::<io::Result<_>>()?,
             outputs: outputs.collect::<io::Result<_>>()?,
             n_copies: if n_bytes > 0 { Rotation::n_copies(n_bytes) } else { 0 },
-            next_copy: 0,
+            turn: 0,
             shared: BTreeMap::new(),
         })
     }
@@ -115,7 +130,7 @@ impl Arguments {
         });
         let shared = self.shared.values().map(|it| it.bytes().len());
         params.sum::<usize>()
-            + self.outputs.iter().map(Allocation::n_bytes).sum::<usize>()
+            + self.outputs.iter().map(Output::n_bytes).sum::<usize>()
             + shared.sum::<usize>()
     }
 
@@ -129,7 +144,9 @@ impl Arguments {
                 Word::Param(n) => self.param(*n)?.borrow().memory.get(placement).address(),
                 Word::Packed(n, layout) => self.param(*n)?.borrow_mut().packed(layout)?,
                 Word::Output(n) => {
-                    let output = self.outputs.get(*n).ok_or_else(|| invalid("no such result"))?;
+                    let Some(Output::Own(output)) = self.outputs.get(*n) else {
+                        return Err(invalid("no such result"));
+                    };
                     output.get(placement).address()
                 }
                 Word::Shared(n_bytes) => self.shared(slot, *n_bytes)?,
@@ -159,14 +176,14 @@ impl Arguments {
                 }
             }
         }
-        // The last launches left their copies in the cache.
-        tables.rotate_left(self.next_copy % self.n_copies);
         Ok(tables)
     }
 
-    /// Notes that so many launches were timed.
-    pub(super) fn note_launches(&mut self, n_launches: usize) {
-        self.next_copy = self.next_copy.wrapping_add(n_launches);
+    /// Returns the turn of the next launch. Turns go on from one candidate to the next, as the last
+    /// launches left their copies in the cache.
+    pub(super) fn next_turn(&mut self) -> usize {
+        self.turn = self.turn.wrapping_add(1);
+        self.turn
     }
 
     /// Frees copies that can be made anew.
@@ -174,17 +191,32 @@ impl Arguments {
         self.params.iter().for_each(|it| it.borrow_mut().rotations.clear());
     }
 
-    /// Fills results and scratch memory with poison.
+    /// Fills results and scratch memory with poison, and parameters that results replace with their
+    /// elements.
     pub(super) fn poison_outputs(&mut self) {
-        let outputs = self.outputs.iter_mut().map(|it| &mut it.tight);
+        let outputs = self.outputs.iter_mut().filter_map(|it| match it {
+            Output::Own(it) => Some(&mut it.tight),
+            Output::Replaces(_) => None,
+        });
         for memory in outputs.chain(self.shared.values_mut()) {
             memory.bytes_mut().fill(POISON);
         }
+        self.restore();
+    }
+
+    /// Gives parameters that results replaced their elements again; returns whether there are any.
+    pub(super) fn restore(&mut self) -> bool {
+        let restored = self.params.iter().map(|it| it.borrow_mut().restore());
+        restored.fold(false, |any, it| any | it)
     }
 
     /// Returns the results of the last launch in tight placement.
     pub(super) fn outputs(&self) -> Vec<Vec<u8>> {
-        self.outputs.iter().map(|it| it.tight.bytes().to_vec()).collect()
+        let bytes = |it: &Output| match it {
+            Output::Own(it) => it.tight.bytes().to_vec(),
+            Output::Replaces(n) => self.params[*n].borrow().memory.tight.bytes().to_vec(),
+        };
+        self.outputs.iter().map(bytes).collect()
     }
 
     fn param(&self, n: usize) -> io::Result<&RefCell<Param>> {
@@ -211,6 +243,10 @@ impl Allocation {
         Ok(Self { tight, aligned })
     }
 
+    fn all(&mut self) -> impl Iterator<Item = &mut Guarded> {
+        std::iter::once(&mut self.tight).chain(&mut self.aligned)
+    }
+
     fn get(&self, placement: Placement) -> &Guarded {
         match (placement, &self.aligned) {
             (Placement::Aligned, Some(aligned)) => aligned,
@@ -224,16 +260,28 @@ impl Allocation {
     }
 }
 
+impl Output {
+    fn n_bytes(&self) -> usize {
+        match self {
+            Output::Own(it) => it.n_bytes(),
+            Output::Replaces(_) => 0,
+        }
+    }
+}
+
 impl Param {
-    fn new(spec: &ParamSpec, purpose: Purpose) -> io::Result<Self> {
+    fn new(spec: &ParamSpec, purpose: Purpose, is_replaced: bool) -> io::Result<Self> {
         let bytes = spec.bytes();
         let mut memory = Allocation::new(bytes.len(), spec.dtype.bytes() as usize, purpose)?;
-        for it in std::iter::once(&mut memory.tight).chain(&mut memory.aligned) {
+        for it in memory.all() {
             it.bytes_mut().copy_from_slice(&bytes);
-            it.make_read_only()?;
+            if !is_replaced {
+                it.make_read_only()?;
+            }
         }
         let (packed, rotations) = (VecDeque::new(), VecDeque::new());
-        Ok(Self { spec: spec.clone(), memory, rotations, packed, spare: None })
+        let replaced = is_replaced.then_some(bytes);
+        Ok(Self { spec: spec.clone(), memory, replaced, rotations, packed, spare: None })
     }
 
     /// Returns copies as it is or in a layout, created if necessary.
@@ -258,6 +306,15 @@ impl Param {
         };
         self.rotations.push_front((layout.cloned(), rotation));
         Ok(&self.rotations[0].1)
+    }
+
+    /// Restores the elements if results replace them; returns whether they do.
+    fn restore(&mut self) -> bool {
+        let Some(bytes) = &self.replaced else { return false };
+        for it in self.memory.all() {
+            it.bytes_mut().copy_from_slice(bytes);
+        }
+        true
     }
 
     /// Returns the address of the packed copy in a layout, created if necessary.
@@ -328,10 +385,28 @@ mod tests {
     }
 
     #[test]
+    fn what_a_launch_replaces_is_restored_and_not_shared() {
+        let spec =
+            ParamSpec { dtype: DType::F32, shape: vec![5], seed: 1, rows: None, cold: false };
+        let result =
+            OutputSpec { dtype: DType::F32, shape: vec![5], rel: 0.0, abs: 0.0, replaces: Some(0) };
+        let case = Case { params: vec![spec.clone()], outputs: vec![result] };
+        let mut first = Arguments::new(&case, Purpose::Timing, std::iter::empty()).unwrap();
+        let others = std::iter::once(&first);
+        let second = Arguments::new(&case, Purpose::Verification, others).unwrap();
+        assert!(!Rc::ptr_eq(&first.params[0], &second.params[0]));
+        first.params[0].borrow_mut().memory.all().for_each(|it| it.bytes_mut().fill(7));
+        assert_eq!(first.outputs(), [[7; 20]]);
+        assert!(first.restore());
+        assert_eq!(first.outputs(), [spec.bytes()]);
+        assert_eq!(first.params[0].borrow().memory.get(Placement::Aligned).bytes(), spec.bytes());
+    }
+
+    #[test]
     fn memory_of_an_evicted_copy_serves_the_next() {
         let spec =
             ParamSpec { dtype: DType::I32, shape: vec![6, 5], seed: 1, rows: None, cold: false };
-        let mut param = Param::new(&spec, Purpose::Timing).unwrap();
+        let mut param = Param::new(&spec, Purpose::Timing, false).unwrap();
         let tiled = |factor| LayoutSpec { splits: vec![(0, factor)], order: vec![0, 2, 1] };
         let expected: Vec<Vec<u8>> = [2, 3, 4].map(|it| packed(&spec, &tiled(it))).into();
         let addresses = [2, 3].map(|it| param.packed(&tiled(it)).unwrap());
@@ -350,7 +425,7 @@ mod tests {
     }
 
     fn packed(spec: &ParamSpec, layout: &LayoutSpec) -> Vec<u8> {
-        let mut param = Param::new(spec, Purpose::Verification).unwrap();
+        let mut param = Param::new(spec, Purpose::Verification, false).unwrap();
         param.packed(layout).unwrap();
         param.packed[0].1.bytes().to_vec()
     }

@@ -7,6 +7,7 @@ use tvmtune_runtime::raw::{Code, Threads};
 use super::super::protocol::{CpuLaunch, CpuSpec, Policy, Problem};
 use super::invalid;
 use memory::{Arguments, Placement, Purpose};
+use timer::Launch;
 
 pub(super) mod memory;
 mod rotation;
@@ -51,18 +52,22 @@ impl<'a> LoadedCandidate<'a> {
     }
 }
 
-/// Launches of a candidate that take their argument tables in turn.
-struct Turns<'a> {
+/// Launches on the first case, which take their argument tables in turn.
+struct Timed<'a> {
     loaded: &'a LoadedCandidate<'a>,
     launch: &'a CpuLaunch,
-    tables: &'a [Vec<u64>],
-    n_launches: usize,
+    tables: Vec<Vec<u64>>,
+    arguments: &'a mut Arguments,
 }
 
-impl Turns<'_> {
+impl Launch for Timed<'_> {
     fn run(&mut self) {
-        self.loaded.run(self.launch, &self.tables[self.n_launches % self.tables.len()]);
-        self.n_launches += 1;
+        let turn = self.arguments.next_turn() % self.tables.len();
+        self.loaded.run(self.launch, &self.tables[turn]);
+    }
+
+    fn restore(&mut self) -> bool {
+        self.arguments.restore()
     }
 }
 
@@ -107,10 +112,7 @@ impl Memory {
         let launch = loaded.launch(0)?;
         let arguments = self.arguments(problem, 0)?;
         let tables = arguments.tables(&launch.table)?;
-        let mut turns = Turns { loaded, launch, tables: &tables, n_launches: 0 };
-        let samples = timer::time(&mut || turns.run(), policy);
-        arguments.note_launches(turns.n_launches);
-        Ok(samples)
+        Ok(timer::time(&mut Timed { loaded, launch, tables, arguments }, policy))
     }
 
     /// Times several codes on the first case, interleaved.
@@ -128,8 +130,7 @@ impl Memory {
                 let launch = loaded.launch(0)?;
                 let arguments = self.arguments(problem, 0)?;
                 let tables = arguments.tables(&launch.table)?;
-                let mut turns = Turns { loaded, launch, tables: &tables, n_launches: 0 };
-                let mut launch = || turns.run();
+                let mut launch = Timed { loaded, launch, tables, arguments };
                 if round == 0 {
                     let cold = timer::sample(&mut launch, 1);
                     let first = match cold >= timer::LONG_LAUNCH_NS {
@@ -138,15 +139,13 @@ impl Memory {
                     };
                     n_launches[n] = first.0;
                     samples[n].push(first.1);
-                } else {
-                    if n_launches[n] > 1 {
-                        // Other codes ran in between and evicted its data; a single long launch does not
-                        // suffer.
-                        launch();
-                    }
-                    samples[n].push(timer::sample(&mut launch, n_launches[n]));
+                    continue;
                 }
-                arguments.note_launches(turns.n_launches);
+                if n_launches[n] > 1 {
+                    // Other codes ran in between and evicted its data; a single long launch does not suffer.
+                    launch.run();
+                }
+                samples[n].push(timer::sample(&mut launch, n_launches[n]));
             }
         }
         Ok(samples)

@@ -6,7 +6,7 @@
 //! (measured on 150 candidates of a matrix product). Early stopping is ours: Ansor's `LocalRunner` spends
 //! most of its time on slow candidates.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::super::super::protocol::Policy;
 
@@ -19,8 +19,28 @@ pub(super) const LONG_LAUNCH_NS: f64 = 20e6;
 /// The time after which a candidate that takes long is timed no more.
 const MAX_TIME_NS: f64 = 200e6;
 
+/// Launches after which arguments that a launch replaces are restored: few enough that numbers neither
+/// grow to infinities nor shrink to denormals, which take longer.
+const LAUNCHES_OF_ONE_RESTORE: u32 = 8;
+
+/// A launch that is timed.
+pub(super) trait Launch {
+    fn run(&mut self);
+
+    /// Restores the arguments that launches replaced; returns whether there are any.
+    fn restore(&mut self) -> bool {
+        false
+    }
+}
+
+impl<F: FnMut()> Launch for F {
+    fn run(&mut self) {
+        self();
+    }
+}
+
 /// Times `launch`, which was called before, by a policy; returns at least one sample, in ns per launch.
-pub(super) fn time(launch: &mut dyn FnMut(), policy: &Policy) -> Vec<f64> {
+pub(super) fn time(launch: &mut dyn Launch, policy: &Policy) -> Vec<f64> {
     let hopeless = policy.best_ns.map_or(f64::INFINITY, |it| it * policy.hopeless);
     // Caches and branch predictors are cold: only very slow candidates are given up here.
     let cold = sample(launch, 1);
@@ -44,7 +64,7 @@ pub(super) fn time(launch: &mut dyn FnMut(), policy: &Policy) -> Vec<f64> {
 }
 
 /// Finds the number of launches of a sample that is long enough; returns it with that sample.
-pub(super) fn calibrate(launch: &mut dyn FnMut(), min_sample_ns: f64) -> (u32, f64) {
+pub(super) fn calibrate(launch: &mut dyn Launch, min_sample_ns: f64) -> (u32, f64) {
     let mut n_launches = 1;
     loop {
         let ns = sample(launch, n_launches);
@@ -59,12 +79,19 @@ pub(super) fn calibrate(launch: &mut dyn FnMut(), min_sample_ns: f64) -> (u32, f
 }
 
 /// Returns the mean of `n_launches` in ns, at least 0.001, so that it is positive.
-pub(super) fn sample(launch: &mut dyn FnMut(), n_launches: u32) -> f64 {
-    let start = Instant::now();
-    for _ in 0..n_launches {
-        launch();
+pub(super) fn sample(launch: &mut dyn Launch, n_launches: u32) -> f64 {
+    let mut elapsed = Duration::ZERO;
+    let mut left = n_launches;
+    while left > 0 {
+        let n = if launch.restore() { left.min(LAUNCHES_OF_ONE_RESTORE) } else { left };
+        let start = Instant::now();
+        for _ in 0..n {
+            launch.run();
+        }
+        elapsed += start.elapsed();
+        left -= n;
     }
-    (start.elapsed().as_nanos() as f64 / f64::from(n_launches)).max(0.001)
+    (elapsed.as_nanos() as f64 / f64::from(n_launches)).max(0.001)
 }
 
 #[cfg(test)]
@@ -92,6 +119,24 @@ mod tests {
         assert_eq!(n_samples, 3);
         // At least 3 samples of 20, at most twice that with the calibration, but for hiccups.
         assert!((20..=200).contains(&n), "{n}");
+    }
+
+    #[test]
+    fn what_launches_replace_is_restored_every_few_of_them() {
+        struct Decay(f32, f32);
+        impl Launch for Decay {
+            fn run(&mut self) {
+                self.0 *= 0.5;
+                self.1 = self.1.min(self.0);
+            }
+            fn restore(&mut self) -> bool {
+                self.0 = 1.0;
+                true
+            }
+        }
+        let mut decay = Decay(1.0, 1.0);
+        sample(&mut decay, 1000);
+        assert_eq!(decay.1, 0.5_f32.powi(8));
     }
 
     #[test]

@@ -9,7 +9,7 @@ use tvmtune_ir::interp::Array;
 use tvmtune_runtime::Error;
 use tvmtune_runtime::cuda::{Buffer, Device, Stream};
 
-use super::super::super::protocol::{Case, Word};
+use super::super::super::protocol::{Case, OutputSpec, Word};
 use super::super::param::Packing;
 use super::super::{WorkerError, invalid};
 
@@ -122,6 +122,19 @@ impl Arguments {
         Ok(packed)
     }
 
+    /// Restores the parameters that results replaced, of all copies.
+    pub(super) fn restore_replaced(&self, stream: &Stream) -> Result<(), WorkerError> {
+        for (word, drawn) in &self.drawn {
+            if !matches!(word, Word::Param(n) if self.case.is_replaced(*n)) {
+                continue;
+            }
+            for set in &self.sets {
+                find(set, word).map_or(Ok(()), |it| it.copy_from(drawn, stream))?;
+            }
+        }
+        Ok(())
+    }
+
     /// Restores the parameters of the first copy, and poisons its results.
     pub(super) fn restore(&self, stream: &Stream) -> Result<(), WorkerError> {
         for (word, buffer) in self.sets.first().into_iter().flatten() {
@@ -153,8 +166,11 @@ impl Arguments {
     /// Reads the results of the first copy, after all launches.
     pub(super) fn results(&self) -> Result<Vec<Vec<u8>>, Error> {
         let set = self.sets.first().map_or(&[][..], Vec::as_slice);
-        let result = |n| find(set, &Word::Output(n)).map_or(Ok(Vec::new()), Buffer::read);
-        (0..self.case.outputs.len()).map(result).collect()
+        let result = |(n, it): (usize, &OutputSpec)| {
+            let word = it.replaces.map_or(Word::Output(n), Word::Param);
+            find(set, &word).map_or(Ok(Vec::new()), Buffer::read)
+        };
+        self.case.outputs.iter().enumerate().map(result).collect()
     }
 }
 

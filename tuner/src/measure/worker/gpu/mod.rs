@@ -177,12 +177,14 @@ impl Memory {
         }
         let captured = gpu.capture(loaded, rotation, n_launches(one_ns, policy))?;
         gpu.warm_up(&captured, WARM_UP_NS)?;
+        rotation.arguments.restore_replaced(&gpu.stream)?;
         let mut samples = vec![gpu.sample(&captured)?];
         while samples.len() < policy.repeats && samples[samples.len() - 1] <= hopeless {
             let spent_ns = samples.iter().sum::<f64>() * captured.n_launches as f64;
             if spent_ns > MAX_SAMPLING_NS && samples.len() > 1 {
                 break;
             }
+            rotation.arguments.restore_replaced(&gpu.stream)?;
             samples.push(gpu.sample(&captured)?);
         }
         Ok(samples)
@@ -210,6 +212,7 @@ impl Memory {
                 if round == 0 {
                     gpu.warm_up(captured, COMPARE_WARM_UP_NS)?;
                 }
+                rotation.arguments.restore_replaced(&gpu.stream)?;
                 samples.push(gpu.sample(captured)?);
             }
         }
