@@ -7,6 +7,7 @@ pub(super) fn sections() -> Vec<(&'static str, Vec<Case>)> {
     vec![
         ("In the body of a program", bodies()),
         ("In the attribute", attributes()),
+        ("In constants as extents", constants()),
         ("In lists of element types", lists()),
         ("In the signature", signatures()),
         ("In place", in_place()),
@@ -142,23 +143,6 @@ fn attributes() -> Vec<Case> {
         attribute("a range from the larger end", "#[autotune(dims(M = 64..=1, K = 8))]"),
         attribute("a range without an end", "#[autotune(dims(M = 1.., K = 8))]"),
         attribute("a float as an extent", "#[autotune(dims(M = 1..=64, K = 8.0))]"),
-        attribute("a constant of another crate", "#[autotune(dims(M = 1..=64, K = HIDDEN))]"),
-        constant("a constant by a function", "const HIDDEN: usize = usize::pow(2, 10);"),
-        constant("a constant that is a float", "const HIDDEN: f32 = 1024.0;"),
-        constant("a constant that is negative", "const HIDDEN: i32 = 8 - 9;"),
-        constant(
-            "constants of one name",
-            "#[cfg(debug_assertions)]\nconst HIDDEN: usize = 8;\n\
-             #[cfg(not(debug_assertions))]\nconst HIDDEN: usize = 16;",
-        ),
-        Case {
-            stage: Stage::Types,
-            ..constant(
-                "a constant that a macro hides",
-                "use sizes::*;\nmod sizes {\npub const HIDDEN: usize = 8;\n}\n\
-                 macro_rules! hide {\n() => { const HIDDEN: usize = 9; }\n}\nhide!();",
-            )
-        },
         attribute(
             "a dimension that is computed at launch",
             "#[autotune(dims(M = 1..=64, K = M * 2))]",
@@ -173,6 +157,7 @@ fn attributes() -> Vec<Case> {
         attribute("buckets of a misspelt dimension", &dims(", buckets(MM = [16, 64])")),
         attribute("one bucket without brackets", &dims(", buckets(M = 16)")),
         attribute("no type to accumulate in", &dims(", accum = f99")),
+        attribute("a cold operand that does not exist", &dims(", cold(keys)")),
         attribute("a negative tolerance", &dims(", tol(rel = -1)")),
         attribute("a misspelt tolerance", &dims(", tol(relative = 1e-3)")),
         attribute("an option given twice", &dims(", accum = f32, accum = f64")),
@@ -211,6 +196,29 @@ fn attributes() -> Vec<Case> {
             "#[autotune(dims(M = 1..=8, m = 1..=4))]\n\
              pub fn f(x: Tensor<f32, M, m>) -> Tensor<f32, M, m> { compute(|i, j| x[[i, j]]) }",
         ),
+    ]
+}
+
+/// Constants that can't be read.
+fn constants() -> Vec<Case> {
+    vec![
+        attribute("a constant of another crate", "#[autotune(dims(M = 1..=64, K = HIDDEN))]"),
+        constant("a constant by a function", "const HIDDEN: usize = usize::pow(2, 10);"),
+        constant("a constant that is a float", "const HIDDEN: f32 = 1024.0;"),
+        constant("a constant that is negative", "const HIDDEN: i32 = 8 - 9;"),
+        constant(
+            "constants of one name",
+            "#[cfg(debug_assertions)]\nconst HIDDEN: usize = 8;\n\
+             #[cfg(not(debug_assertions))]\nconst HIDDEN: usize = 16;",
+        ),
+        Case {
+            stage: Stage::Types,
+            ..constant(
+                "a constant that a macro hides",
+                "use sizes::*;\nmod sizes {\npub const HIDDEN: usize = 8;\n}\n\
+                 macro_rules! hide {\n() => { const HIDDEN: usize = 9; }\n}\nhide!();",
+            )
+        },
     ]
 }
 
