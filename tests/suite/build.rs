@@ -183,7 +183,7 @@ fn a_shipped_schedule_that_is_slower_than_the_default_one_is_named_and_replaced(
     Database::accept(&shipped, &record, &Files::default(), 1).expect("writable");
     let output = build(&sandbox, "out", &[TUNE]);
     let warnings = output.directives("warning");
-    let named = |it: &&&str| it.contains("the recorded schedule of `scaled_sum` takes");
+    let named = |it: &&&str| it.contains("the shipped schedule of `scaled_sum` takes");
     assert_eq!(warnings.iter().filter(named).count(), 1, "{warnings:?}");
     let mended = read(&sandbox.records().remove(0));
     assert!(mended.buckets.iter().all(|it| !it.schedules[0].trace.is_empty()), "{mended:?}");

@@ -95,8 +95,8 @@ pub struct TaskResult {
     pub best_ns: f64,
     /// The latency of the best schedule that is not the default one, if any was in the final ranking.
     pub found_ns: Option<f64>,
-    /// The latency of the schedule that was recorded before, by the code that it makes now.
-    pub recorded_ns: Option<f64>,
+    /// The latency of the schedule that the crate ships, if it ships one for these ranges.
+    pub shipped_ns: Option<f64>,
     /// The strategy that proposed the best.
     pub source: Source,
     /// Candidates measured, in this session and in earlier ones.

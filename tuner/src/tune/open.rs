@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-use tvmtune_plan::record::{Entry, GENERATOR, Source, Tier};
+use tvmtune_plan::record::{Entry, GENERATOR, Source};
 use tvmtune_schedule::Instruction;
 use tvmtune_space::{default, operands};
 
@@ -72,7 +72,7 @@ impl Session {
             received: Received::default(),
             reference,
             measured: BTreeMap::new(),
-            recorded: None,
+            shipped: None,
             replaced: BTreeSet::new(),
             origins: BTreeMap::new(),
             drift: None,
@@ -146,11 +146,12 @@ impl Session {
         (fits && lines(&self.space.instructions(&point)) == trial.trace).then_some(point)
     }
 
-    /// Measures recorded schedules, the best of which has that tier, as if a strategy had proposed them.
+    /// Measures recorded schedules, of which the first may be one that was shipped for these ranges, as
+    /// if a strategy had proposed them.
     pub(super) fn measure_recorded(
         &mut self,
         entries: &[Entry],
-        tier: Tier,
+        is_shipped: bool,
         ctx: &mut Context<'_>,
     ) -> Result<(), MeasureError> {
         for entry in entries {
@@ -159,9 +160,8 @@ impl Session {
             if let Ok(trace) = parsed {
                 let code = ctx.timed(Activity::Generating, |_| self.task.build(&trace));
                 if let Ok(code) = &code {
-                    // A schedule for other ranges of the dimensions promises nothing.
-                    if matches!(tier, Tier::Exact | Tier::SameIsa) {
-                        self.recorded.get_or_insert_with(|| code.artifact.clone());
+                    if is_shipped {
+                        self.shipped.get_or_insert_with(|| code.artifact.clone());
                     }
                     if code.artifact != entry.artifact {
                         self.replaced.insert(entry.artifact.clone());

@@ -39,6 +39,8 @@ pub(super) struct Recorded {
     pub(super) tier: Tier,
     /// The best schedules, without the default one.
     pub(super) entries: Vec<Entry>,
+    /// True if the first of them was measured for these ranges, and is not of this user's cache.
+    pub(super) is_shipped: bool,
     /// Trials and wall time of earlier runs on this device.
     pub(super) effort: (u64, Duration),
 }
@@ -177,7 +179,10 @@ mod tests {
         let builder = Builder::new(CpuTarget::generic(Isa::Avx2).into(), None).unwrap();
         let task = Task { share, ..Task::new(&workload, &[], &builder) };
         let effort = (trials, Duration::ZERO);
-        WaitingTask::new(task, Recorded { tier: Tier::Default, entries: Vec::new(), effort })
+        WaitingTask::new(
+            task,
+            Recorded { tier: Tier::Default, entries: Vec::new(), is_shipped: false, effort },
+        )
     }
 
     #[test]

@@ -104,8 +104,8 @@ pub(super) struct Session {
     pub(super) reference: Reference,
     /// The outcomes of code by its identity: different points may have the same code.
     pub(super) measured: BTreeMap<String, Outcome>,
-    /// The identity of the code of the best recorded schedule.
-    pub(super) recorded: Option<String>,
+    /// The identity of the code of the schedule that was shipped.
+    pub(super) shipped: Option<String>,
     /// The identities of recorded code that another release made of its trace: the code that the trace
     /// makes now takes its place.
     pub(super) replaced: BTreeSet<String>,
@@ -184,12 +184,11 @@ impl Session {
         !self.is_done() && (is_short || is_small && searched < MAX_FIRST_ROUND)
     }
 
-    /// Returns the latency of the best schedule that was recorded before: as ranked, or else as it was
-    /// measured first.
-    pub(super) fn recorded_ns(&self, ranked: &[Candidate]) -> Option<f64> {
-        let recorded = self.recorded.as_ref()?;
-        let ranked = ranked.iter().find(|it| it.artifact == *recorded);
-        let measured = || Some(self.measured.get(recorded)?.timing()?.min_ns());
+    /// Returns the latency of the schedule that was shipped: as ranked, or else as it was measured first.
+    pub(super) fn shipped_ns(&self, ranked: &[Candidate]) -> Option<f64> {
+        let shipped = self.shipped.as_ref()?;
+        let ranked = ranked.iter().find(|it| it.artifact == *shipped);
+        let measured = || Some(self.measured.get(shipped)?.timing()?.min_ns());
         ranked.map(|it| it.timing.typical_ns()).or_else(measured)
     }
 

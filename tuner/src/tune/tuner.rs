@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use tvmtune_ir::target::DeviceKey;
-use tvmtune_plan::database::{Cache, Database, DatabaseError, folder_name};
+use tvmtune_plan::database::{Cache, Choice, Database, DatabaseError, StoreKind, folder_name};
 use tvmtune_plan::record::{KEPT_PER_ISA, Source, Tier};
 use tvmtune_space::operands;
 
@@ -159,16 +159,22 @@ impl Tuner<'_> {
     fn waiting_task(&self, task: Task) -> WaitingTask {
         let (tier, effort) = (Tier::Default, (0, Duration::ZERO));
         if self.options.reuse == Reuse::Ignore {
-            return WaitingTask::new(task, Recorded { tier, entries: Vec::new(), effort });
+            let none = Recorded { tier, entries: Vec::new(), is_shipped: false, effort };
+            return WaitingTask::new(task, none);
         }
         let workload = &self.workloads[task.workload];
         let lookup = self.database.get(&workload.id, &workload.dag.name, &workload.text);
         let cold = operands::recorded(&task.cold, task.platform());
         let choices = lookup.choices(&self.device, &task.bucket, task.platform(), cold.as_deref());
         let others = choices.iter().filter(|it| it.entry.source != Source::Default);
+        let is_shipped = |it: &Choice<'_>| {
+            it.store != StoreKind::Cache && matches!(it.tier, Tier::Exact | Tier::SameIsa)
+        };
+        let is_shipped = others.clone().next().is_some_and(is_shipped);
         let recorded = Recorded {
             tier: choices.first().map_or(tier, |it| it.tier),
             entries: others.take(KEPT_PER_ISA).map(|it| it.entry.clone()).collect(),
+            is_shipped,
             // A bucket counts the effort for the first target.
             effort: match choices.first() {
                 Some(it) if it.tier == Tier::Exact && it.is_as_used && task.share >= 1.0 => {
@@ -247,7 +253,7 @@ impl Tuner<'_> {
                 Err(why) => return Ok(Err(why)),
             };
             session.resume(&logged, recorded.effort.1);
-            session.measure_recorded(&entries, recorded.tier, ctx)?;
+            session.measure_recorded(&entries, recorded.is_shipped, ctx)?;
             Ok(Ok(session))
         })?;
         Ok(opened.map(|mut session| {
@@ -306,7 +312,7 @@ impl Tuner<'_> {
             task: session.task.name.clone(),
             default_ns: default.timing.typical_ns(),
             best_ns: best.timing.typical_ns(),
-            recorded_ns: session.recorded_ns(&ranked),
+            shipped_ns: session.shipped_ns(&ranked),
             source: best.source,
             trials: session.trials,
             seconds: session.spent.as_secs_f64(),

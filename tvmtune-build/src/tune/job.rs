@@ -45,7 +45,7 @@ pub(super) struct Answer {
     pub(super) n_tuned: usize,
     /// Ops that can't be tuned, with any budget.
     pub(super) failures: Vec<Failure>,
-    /// Ops whose recorded schedules are slower than the default ones on this machine.
+    /// Ops whose shipped schedules are slower than the default ones on this machine.
     #[serde(default)]
     pub(super) slower: Vec<SlowerRecord>,
     /// The error that stopped tuning.
@@ -56,7 +56,7 @@ pub(super) struct Answer {
     pub(super) no_gpu: Option<String>,
 }
 
-/// An op whose recorded schedule is slower than the default one on this machine.
+/// An op whose shipped schedule is slower than the default one on this machine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct SlowerRecord {
     /// The function's name.

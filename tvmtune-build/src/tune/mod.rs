@@ -54,7 +54,7 @@ impl Tuning {
         self.answer.trouble.as_deref()
     }
 
-    /// Returns the line about recorded schedules that are slower here than the default ones; `None`
+    /// Returns the line about shipped schedules that are slower here than the default ones; `None`
     /// without any.
     pub(crate) fn slower_records(&self) -> Option<String> {
         let slower = &self.answer.slower;
@@ -65,7 +65,7 @@ impl Tuning {
             n => format!(", and {n} more are slower"),
         };
         Some(format!(
-            "tvmtune: the recorded schedule of `{name}` takes {ratio:.1} times as long here as the \
+            "tvmtune: the shipped schedule of `{name}` takes {ratio:.1} times as long here as the \
              default one{more}; this build takes what it measured"
         ))
     }

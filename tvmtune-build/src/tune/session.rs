@@ -59,7 +59,7 @@ pub enum SessionError {
     Tune(#[from] TuneError),
 }
 
-/// The latency of a recorded schedule, relative to the default one, from which it is said to be slower:
+/// The latency of a shipped schedule, relative to the default one, from which it is said to be slower:
 /// beyond what measurements of seconds differ by.
 const SLOWER: f64 = 1.1;
 
@@ -265,7 +265,7 @@ impl Answer {
         self.n_tuned += summary.results.len();
         self.failures.extend(summary.skipped.iter().map(failure));
         let slower = |it: &tune::TaskResult| {
-            let ratio = it.recorded_ns? / it.default_ns;
+            let ratio = it.shipped_ns? / it.default_ns;
             let name = it.task.program.clone();
             (ratio > SLOWER).then_some(SlowerRecord { name, ratio })
         };

@@ -34,6 +34,8 @@ pub struct Choice<'a> {
     pub record: &'a Record,
     /// The file it is from.
     pub path: &'a Path,
+    /// The kind of store that has the file.
+    pub store: StoreKind,
     /// True if it was timed as it is used: with the same operands in memory, and not in a cache.
     pub is_as_used: bool,
 }
@@ -94,7 +96,7 @@ impl Lookup {
         let peaks = self.cache.as_ref().and_then(|it| it.peaks(device));
         let mut ranked = Vec::new();
         for (rank, stored) in self.records.iter().enumerate() {
-            let StoredRecord { record, path, .. } = stored;
+            let StoredRecord { record, path, store } = stored;
             let is_of_device = stored.is_of(device, peaks.as_ref());
             let devices = if is_of_device { 0.0 } else { device_distance(&record.device, device) };
             for bucket in record.buckets.iter().filter(|it| it.dims.len() == dims.len()) {
@@ -113,7 +115,7 @@ impl Lookup {
                     };
                     let measured = entry.measured.as_ref();
                     let is_as_used = measured.is_none_or(|it| it.cold.as_deref() == cold);
-                    let choice = Choice { tier, entry, record, path, is_as_used };
+                    let choice = Choice { tier, entry, record, path, store: *store, is_as_used };
                     ranked.push(Ranked { ranges, devices, rank, choice });
                 }
             }
