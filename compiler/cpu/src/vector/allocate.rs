@@ -6,9 +6,11 @@
 //! tmp[i], i a counted loop         =>   scratch[start + 4*i]
 //! ```
 //!
-//! Accumulators come first, then tensors of few vectors, until the register file is full.
+//! Accumulators come first, then tensors of few vectors, as long as those that are live at one time fit
+//! the register file.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::RangeInclusive;
 
 use super::affine::{Affine, Coef};
 use super::tree::{Loop, LoopMode, Node, Tree};
@@ -84,6 +86,8 @@ impl Allocations {
 }
 
 struct LocalAccess<'t> {
+    /// The number of the statement, in program order.
+    statement: usize,
     offset: &'t Affine,
     affine: bool,
     loops: Vec<&'t Loop>,
@@ -106,6 +110,7 @@ fn allocate_phase(
     allocations: &mut Allocations,
 ) -> Result<(), LaneConflict> {
     let local_accesses = local_accesses(tree, phase);
+    let spans = loop_spans(phase);
     let mut requests = Vec::new();
     for (tensor, local_accesses) in &local_accesses {
         let scope_loops = common_prefix(local_accesses);
@@ -116,11 +121,15 @@ fn allocate_phase(
     }
     check_lane_conflicts(tree, phase, allocations)?;
     requests.sort_unstable();
-    let mut left = isa.registers() as usize;
+    let n_registers = isa.registers() as usize;
+    let mut pressure: BTreeMap<usize, usize> = BTreeMap::new();
     let mut bytes = Poly::default();
     for (_, n_vectors, tensor) in requests {
-        let place = if n_vectors <= left {
-            left -= n_vectors;
+        let depth = allocations.scope_loops(tensor).len();
+        let live = live_range(&local_accesses[&tensor], depth, &spans);
+        let most = live.clone().filter_map(|it| pressure.get(&it)).max().copied().unwrap_or(0);
+        let place = if n_vectors <= n_registers - most {
+            live.for_each(|it| *pressure.entry(it).or_default() += n_vectors);
             let scope_loops = allocations.scope_loops(tensor).last().copied();
             allocations.scoped.entry(scope_loops).or_default().push(tensor);
             Allocation::Registers
@@ -149,11 +158,13 @@ fn local_accesses<'t>(
     phase: &'t [Node],
 ) -> BTreeMap<TensorId, Vec<LocalAccess<'t>>> {
     let mut local_accesses: BTreeMap<TensorId, Vec<LocalAccess<'t>>> = BTreeMap::new();
+    let mut statement = 0;
     Node::for_each_write(phase, &mut Vec::new(), &mut |write, path| {
         let loops: Vec<&Loop> = Node::loops(path).collect();
         let mut add = |access: &'t super::tree::Access, accumulates| {
             if tree.buffers[access.tensor.0 as usize].local {
                 local_accesses.entry(access.tensor).or_default().push(LocalAccess {
+                    statement,
                     offset: &access.offset,
                     affine: access.gather.is_empty(),
                     loops: loops.clone(),
@@ -163,8 +174,38 @@ fn local_accesses<'t>(
         };
         add(&write.target, write.reducer.is_some());
         write.value.for_each_read(&mut |read| add(read, false));
+        statement += 1;
     });
     local_accesses
+}
+
+/// Returns the first and the last statement of each loop of a phase.
+fn loop_spans(phase: &[Node]) -> BTreeMap<VarId, (usize, usize)> {
+    let mut spans: BTreeMap<VarId, (usize, usize)> = BTreeMap::new();
+    let mut statement = 0;
+    Node::for_each_write(phase, &mut Vec::new(), &mut |_, path| {
+        for loop_ in Node::loops(path) {
+            spans.entry(loop_.var).or_insert((statement, statement)).1 = statement;
+        }
+        statement += 1;
+    });
+    spans
+}
+
+/// Returns the statements in which a tensor is live, within one iteration of the `depth` loops that are
+/// its scope: from the first access to the last one, and all of a loop with an access in it.
+fn live_range(
+    accesses: &[LocalAccess<'_>],
+    depth: usize,
+    spans: &BTreeMap<VarId, (usize, usize)>,
+) -> RangeInclusive<usize> {
+    let (mut first, mut last) = (usize::MAX, 0);
+    for it in accesses {
+        let loop_ = it.loops.get(depth).and_then(|it| spans.get(&it.var));
+        let (from, to) = loop_.copied().unwrap_or((it.statement, it.statement));
+        (first, last) = (first.min(from), last.max(to));
+    }
+    first..=last
 }
 
 fn common_prefix(local_accesses: &[LocalAccess<'_>]) -> Vec<VarId> {

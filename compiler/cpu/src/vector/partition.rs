@@ -144,10 +144,16 @@ impl Lowering<'_> {
         leaves: &[Vec<GuardId>],
     ) -> Vec<IterRange> {
         let facts = &self.tree.facts;
-        let at = bounds[1..].iter().fold(bounds[0].at.clone(), |at, it| at.lesser(&it.at, facts));
+        let mut ends: Vec<&Poly> = Vec::new();
+        for bound in bounds {
+            if !ends.contains(&&bound.at) {
+                ends.push(&bound.at);
+            }
+        }
+        let at = ends[1..].iter().fold(ends[0].clone(), |at, it| at.lesser(it, facts));
         let proven: Vec<GuardId> = bounds.iter().map(|it| it.id).collect();
         let main = IterRange { count: at.clone(), proven, ..IterRange::default() };
-        let same = bounds.iter().all(|it| it.at == at);
+        let same = ends.len() == 1;
         let covers = |ids: &[GuardId]| ids.iter().any(|id| bounds.iter().any(|it| it.id == *id));
         let covered = same && leaves.iter().all(|it| covers(it));
         let span = |it: &GuardBound| (it.most.clone() - it.least.clone()).as_constant();
@@ -159,9 +165,9 @@ impl Lowering<'_> {
         if reach <= 0 || within(0) {
             return vec![main];
         }
-        let ends = reach <= 1 || ends_within_one(extent, &at);
-        let at_most_one = ends || within(1);
-        if at_most_one && !ends {
+        let is_last = reach <= 1 || ends.iter().all(|it| ends_within_one(extent, it));
+        let at_most_one = is_last || within(1);
+        if at_most_one && !is_last {
             count = count.lesser(&Poly::constant(1), facts);
         }
         let edge_tiles = match at_most_one && covered {
@@ -292,9 +298,10 @@ fn partition_static(
     partition
 }
 
-/// Returns whether at most one iteration is left: `ceil(n / c) - floor(n / c)` of them.
+/// Returns whether at most one iteration is left: one, or `ceil(n / c) - floor(n / c)` of them.
 fn ends_within_one(extent: &Poly, at: &Poly) -> bool {
-    gap(extent, at).is_some_and(|(gap, by)| gap <= by)
+    let left = (extent.clone() - at.clone()).as_constant();
+    left.is_some_and(|it| it <= 1) || gap(extent, at).is_some_and(|(gap, by)| gap <= by)
 }
 
 /// Returns `a - b` and `c`, for two polynomials that differ in `floor(a / c)` and `floor(b / c)` only.

@@ -8,8 +8,8 @@
 //! the blobs to measure them, and the macro embeds the same blobs.
 //!
 //! Passes: `induction` reduces the strength of addresses, `select` selects instructions (`inst`),
-//! `liveness` and `regalloc` allocate `registers` by linear scan, `spill` inserts spill code, and
-//! `emit` writes bytes through `encode` and the table in `opcode`.
+//! `liveness` and `regalloc` allocate `registers` by linear scan, `sink` and `spill` make room where they
+//! do not suffice, and `emit` writes bytes through `encode` and the table in `opcode`.
 //!
 //! # What a blob is
 //!
@@ -21,7 +21,7 @@
 //! # Invariants
 //!
 //! - All vector code assembles: registers that do not fit are spilled.
-//! - No instruction is reordered, merged or dropped: [`crate::vector`] decides the mix.
+//! - No instruction inside a loop is reordered, merged or dropped: [`crate::vector`] decides the mix.
 //! - Memory of lanes that are masked off is not touched.
 
 mod emit;
@@ -33,6 +33,7 @@ mod opcode;
 mod regalloc;
 mod registers;
 mod select;
+mod sink;
 mod spill;
 
 #[cfg(test)]

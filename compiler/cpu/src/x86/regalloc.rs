@@ -5,7 +5,8 @@
 //!
 //! Spilled integers and masks need no spill code: the emitter reloads them through reserved scratch
 //! registers. No vector register is reserved, so vector spills rewrite instructions
-//! ([`super::spill`]), and allocation starts over until all vectors fit.
+//! ([`super::spill`]), and allocation starts over until all vectors fit. Before the first spill, values of
+//! the prologue move to where they are used ([`super::sink`]).
 //!
 //! # Source
 //!
@@ -15,6 +16,7 @@
 use super::inst::{Inst, IntOperand, MachineFunction, Operand, RegClass, VirtReg};
 use super::liveness::{LiveInterval, live_intervals};
 use super::registers::RegisterFile;
+use super::sink::sink;
 use super::spill::{self, StackSlots};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,6 +51,7 @@ pub(super) fn allocate(
     vector_bytes: u32,
 ) -> Assignment {
     let mut spills = 0;
+    let mut may_sink = true;
     // Registers made by spill code live for one instruction: spilling them again would not help.
     let spillable = code.classes.len() as u32;
     loop {
@@ -65,6 +68,9 @@ pub(super) fn allocate(
             .collect();
         if spilled.is_empty() {
             return finish(&live_intervals, &scan.assigned_registers, spills);
+        }
+        if std::mem::take(&mut may_sink) && sink(code) {
+            continue;
         }
         spills += spilled.len() as u32;
         spill::rewrite(code, &spilled, vector_bytes);

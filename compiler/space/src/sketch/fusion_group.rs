@@ -9,8 +9,7 @@ pub(super) enum FusionGroup {
     Tiled(Tiled),
     /// Rows of any other stages.
     Rows(Rows),
-    /// Two products with a softmax between them. Only on GPUs.
-    #[cfg_attr(not(feature = "cuda"), expect(dead_code, reason = "chains are fused on GPUs"))]
+    /// Two products with a softmax between them.
     Chain(Chain),
 }
 
@@ -70,7 +69,6 @@ pub(super) struct RowReduction {
     pub(super) row: usize,
 }
 
-#[cfg(feature = "cuda")]
 impl Chain {
     /// Returns the stages that are computed along with the second product.
     pub(super) fn members(&self) -> impl Iterator<Item = StageId> {

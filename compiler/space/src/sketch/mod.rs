@@ -18,7 +18,8 @@
 //! # Layers
 //!
 //! A module uses those above it only: `types`; `builder`, `fusion_group`; `template`, `layout`; `cpu`
-//! and `gpu`, templates with the analysis that they and fusion ask for; `fusion`, `scan`; this module.
+//! and `gpu`, templates with the analysis that they and fusion ask for; `fusion`, `chain`, `scan`; this
+//! module.
 //! `ansor`, `encode` and `import_trace` stand beside the templates.
 //!
 //! # Source
@@ -29,6 +30,7 @@
 
 mod ansor;
 mod builder;
+mod chain;
 mod cpu;
 mod encode;
 mod fusion;
@@ -65,14 +67,14 @@ pub fn sketches(dag: &Dag, target: &Target) -> Vec<Sketch> {
     let mut start = Builder::new(dag, target);
     start.inline_stages();
     let mut sketches = Vec::new();
-    if let Target::Gpu(_) = target {
-        let factored = start.with_factors_out();
-        if let Some(groups) = gpu::fuse_chains(&factored, &factored.fusion_groups()) {
-            sketches.extend(factored.sketches_of(&groups));
-        }
-        if let Some(split) = gpu::split_k(&start) {
-            sketches.extend(split.sketches_of(&split.fusion_groups()));
-        }
+    let factored = start.with_factors_out();
+    if let Some(groups) = chain::fuse_chains(&factored, &factored.fusion_groups()) {
+        sketches.extend(factored.sketches_of(&groups));
+    }
+    if let Target::Gpu(_) = target
+        && let Some(split) = gpu::split_k(&start)
+    {
+        sketches.extend(split.sketches_of(&split.fusion_groups()));
     }
     for placement in [Placement::Row, Placement::Separate] {
         if let Some(blocks) = scan::by_blocks(&start, placement) {

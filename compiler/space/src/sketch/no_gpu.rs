@@ -11,11 +11,6 @@ pub(super) fn templates<'a>(_: &Builder, _: &'a FusionGroup) -> Vec<Bound<'a>> {
     Vec::new()
 }
 
-/// Fuses no chains.
-pub(super) fn fuse_chains(_: &Builder, _: &[FusionGroup]) -> Option<Vec<FusionGroup>> {
-    None
-}
-
 /// Splits no reductions.
 pub(super) fn split_k(_: &Builder) -> Option<Builder> {
     None

@@ -36,6 +36,7 @@ mod rfactor;
 mod rules;
 mod state;
 #[cfg(test)]
+#[cfg(feature = "cuda")]
 mod tests;
 mod tile;
 

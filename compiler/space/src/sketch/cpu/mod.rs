@@ -1,5 +1,6 @@
-//! The CPU templates: register tiles, rows, elementwise stages, and scans by blocks.
+//! The CPU templates: attention, register tiles, rows, elementwise stages, and scans by blocks.
 
+mod attention;
 mod block_scan;
 mod blocks;
 mod copies;
@@ -35,7 +36,7 @@ pub(super) fn templates<'a>(b: &Builder, group: &'a FusionGroup) -> Vec<Bound<'a
             enumerate::variants(b, tiled.anchor).into_iter().map(bind).collect()
         }
         FusionGroup::Rows(rows) => applicable(&ROWS, b, rows).into_iter().take(1).collect(),
-        FusionGroup::Chain(_) => Vec::new(),
+        FusionGroup::Chain(chain) => applicable(&[attention::TEMPLATE], b, chain),
     }
 }
 

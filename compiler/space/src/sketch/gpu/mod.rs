@@ -1,14 +1,13 @@
 //! The GPU templates: thread blocks, threads, and copies to shared memory.
 //!
 //! Each file has a template, which is listed in a table below for the fusion groups that it schedules.
-//! `chain`, `chain_stages`, `im2col`, `operand`, `pattern`, `reads`, `split_k`, `threads` and `tile_size`
+//! `chain_stages`, `im2col`, `operand`, `pattern`, `reads`, `split_k`, `threads` and `tile_size`
 //! serve them.
 //!
 //! In: a [`FusionGroup`]. Out: its [`templates`], the most promising first.
 
 mod attention;
 mod block_prefix;
-mod chain;
 mod chain_stages;
 mod columns;
 mod flat;
@@ -28,7 +27,6 @@ mod wgmma;
 mod wgmma_attention;
 mod window;
 
-pub(super) use self::chain::fuse_chains;
 pub(super) use self::reads::benefits_from_tiling;
 pub(super) use self::row_scan::fits_thread_block;
 pub(super) use self::split_k::{is_split_column_reduction, split_k};

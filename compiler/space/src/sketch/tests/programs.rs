@@ -223,8 +223,9 @@ impl Oracle {
     pub(super) fn new(dag: Dag, dims: Vec<i64>) -> Self {
         let extent = |it: &Poly| it.eval_dims(&dims) as u64;
         let array = |it: TensorId| {
-            let shape: Vec<u64> = dag.tensor(it).shape.iter().map(extent).collect();
-            Array::whole_numbers(DType::F32, &shape, u64::from(it.0))
+            let tensor = dag.tensor(it);
+            let shape: Vec<u64> = tensor.shape.iter().map(extent).collect();
+            Array::whole_numbers(tensor.dtype, &shape, u64::from(it.0))
         };
         let params: Vec<Array> = dag.params().map(array).collect();
         let expected = tvmtune_ir::interp::run(&dag, &dims, &params, &[]);

@@ -4,10 +4,11 @@
 //! In: the fusion groups of a program. Out: the groups with each chain as one. Members follow from
 //! subscripts: a tensor with the rows and the reduced axis of the second product as dimensions is a
 //! *score*, computed block by block; a stage that reduces scores along their columns is reduced online.
-//! Next: [`super::attention`] schedules the chain; primitives refuse those that are no attention.
+//! Next: the
+//! templates for attention schedule the chain; primitives refuse those that are no attention.
 
-use crate::sketch::fusion_group::{Chain, RowReduction, Score};
-use crate::sketch::{Builder, FusionGroup, Rows, Tiled};
+use super::fusion_group::{Chain, RowReduction, Score};
+use super::{Builder, FusionGroup, Rows, Tiled};
 use tvmtune_ir::dag::access::Access;
 use tvmtune_ir::dag::{Expr, Subscript};
 use tvmtune_ir::poly::VarId;
@@ -17,10 +18,7 @@ use tvmtune_schedule::StageId;
 const MAX_COLUMNS: u64 = 256;
 
 /// Returns the groups with the members of each chain as one group; `None` if there is no chain.
-pub(in crate::sketch) fn fuse_chains(
-    b: &Builder,
-    groups: &[FusionGroup],
-) -> Option<Vec<FusionGroup>> {
+pub(super) fn fuse_chains(b: &Builder, groups: &[FusionGroup]) -> Option<Vec<FusionGroup>> {
     let mut merged = groups.to_vec();
     for group in groups {
         let FusionGroup::Tiled(Tiled { root, anchor }) = group else { continue };

@@ -1,0 +1,103 @@
+//! Attention on CPUs: it is found in programs as users write it, and every point of its template computes
+//! the program.
+
+use super::programs::{Oracle, any_point, random};
+use crate::default;
+use crate::sketch::{TemplateKind, sketches};
+use tvmtune_ir::dag::Dag;
+use tvmtune_ir::dsl;
+use tvmtune_ir::target::{Isa, Target};
+
+/// Returns the program of attention with that signature: scores, queries by keys, and values.
+fn attention(dims: &str, signature: &str, scores: &str, result: &str) -> Dag {
+    let source = format!(
+        "#[autotune(dims({dims}))]
+        fn attention({signature} {{
+            let s = compute({scores});
+            let m = compute(|h, i| max(0..T, |j| s[[h, i, j]]));
+            let e = compute(|h, i, j| exp(s[[h, i, j]] - m[[h, i]]));
+            let l = compute(|h, i| sum(0..T, |j| e[[h, i, j]]));
+            compute({result})
+        }}"
+    );
+    dsl::program(&source).unwrap_or_else(|error| panic!("{error}\n{source}"))
+}
+
+/// Programs, each with dimensions of launches.
+fn programs() -> Vec<(Dag, Vec<Vec<i64>>)> {
+    let square = |dims: &str, scores: &str| {
+        let dims = format!("H = 2, T = {dims}");
+        let signature = "q: Tensor<f32, H, T, D>, k: Tensor<f32, H, T, D>, v: Tensor<f32, H, T, D>, \
+                         lengths: Tensor<i32, H>) -> Tensor<f32, H, T, D>";
+        let result = "|h, i, d| sum(0..T, |j| e[[h, i, j]] * v[[h, j, d]]) / l[[h, i]]";
+        attention(&dims, signature, scores, result)
+    };
+    let dot = "sum(0..D, |d| q[[h, i, d]] * k[[h, j, d]])";
+    let masked = |condition: &str, hidden: &str| {
+        format!("|h, i, j| if {condition} {{ {dot} * 0.5 }} else {{ {hidden} }}")
+    };
+    let lengths = masked("(j as i32) < lengths[[h]]", "-1e30");
+    let hidden = masked("(j as i32) < lengths[[h]]", "f32::NEG_INFINITY");
+    let causal = masked("j <= i && (j as i32) < lengths[[h]] + 9", "f32::NEG_INFINITY");
+    let grouped = attention(
+        "H = 4, T = 1..=70, R = 1..=40, D = 8",
+        "q: Tensor<f32, R, H, D>, k: Tensor<f32, T, 2, D>, v: Tensor<f32, T, 2, D>, \
+         bias: Tensor<f32, R, T>) -> Tensor<f32, R, H, D>",
+        "|h, i, j| sum(0..D, |d| q[[i, h, d]] * k[[j, h / 2, d]]) + bias[[i, j]]",
+        "|i, h, d| sum(0..T, |j| e[[h, i, j]] * v[[j, h / 2, d]]) / l[[h, i]] + q[[i, h, d]]",
+    );
+    let at = |values: &[i64]| values.iter().map(|it| vec![*it]).collect::<Vec<_>>();
+    vec![
+        (square("1..=70, D = 12", &lengths), at(&[1, 16, 31, 70])),
+        (square("1..=20, D = 5", &hidden), at(&[1, 7, 20])),
+        (square("64, D = 8", &causal), vec![vec![]]),
+        (square("1..=45, D = 16", &causal), at(&[2, 17, 45])),
+        (grouped, vec![vec![40, 70], vec![9, 13], vec![1, 33]]),
+    ]
+}
+
+#[test]
+fn attention_is_one_kernel() {
+    for (dag, _) in programs() {
+        let found = sketches(&dag, &Target::generic(Isa::Avx2));
+        assert_eq!(found[0].templates, [TemplateKind::Attention], "{}", found[0].name);
+    }
+}
+
+#[test]
+fn few_queries_are_no_lanes() {
+    let (dag, _) = programs().remove(1);
+    let mut short = dag.clone();
+    short.dims[0].range.hi = 3;
+    let uses = |dag: &Dag| {
+        let found = sketches(dag, &Target::generic(Isa::Avx2));
+        found.iter().any(|it| it.uses(TemplateKind::Attention))
+    };
+    assert_eq!([uses(&dag), uses(&short)], [true, false]);
+}
+
+#[test]
+fn every_point_of_attention_computes_the_program() {
+    let mut random = random(3);
+    let (mut n_points, mut n_fit) = (0, 0);
+    for (dag, launches) in programs() {
+        let oracles: Vec<Oracle> =
+            launches.into_iter().map(|dims| Oracle::new(dag.clone(), dims)).collect();
+        for isa in [Isa::Avx512, Isa::Avx2] {
+            let target = Target::generic(isa);
+            let schedule = default::schedule(&dag, &target);
+            assert!(oracles.iter().all(|it| it.check(&schedule, isa)), "the default fits");
+            let found = sketches(&dag, &target);
+            for sketch in found.iter().filter(|it| it.uses(TemplateKind::Attention)) {
+                for n in 0..6 {
+                    let trace = sketch.instructions(&any_point(sketch, &mut random));
+                    let schedule = tvmtune_schedule::Schedule::replay(&dag, &trace)
+                        .unwrap_or_else(|error| panic!("{}: {error:?}", sketch.name));
+                    n_points += 1;
+                    n_fit += usize::from(oracles[n % oracles.len()].check(&schedule, isa));
+                }
+            }
+        }
+    }
+    assert!(n_fit * 2 > n_points, "only {n_fit} of {n_points} points fit");
+}
