@@ -7,7 +7,8 @@
 //! ```
 //!
 //! Accumulators come first, then tensors of few vectors, as long as those that are live at one time fit
-//! the register file.
+//! the register file. A tensor that is live through loops which hardly use it stays in memory: it would
+//! take registers from these.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
@@ -21,6 +22,10 @@ use tvmtune_ir::target::Isa;
 
 /// Alignment of tensors in scratch memory, in bytes: a cache line, and a vector.
 const LINE_BYTES: i64 = 64;
+
+/// Uses of a register for each statement that runs while it is taken, at least; chosen by judgement: less
+/// than in the largest register tile, more than of the statistics of a row while a product runs.
+const MIN_USE: f64 = 1.0 / 64.0;
 
 /// The storage of a local tensor.
 #[derive(Clone, Debug, PartialEq)]
@@ -38,6 +43,8 @@ pub(super) struct Allocations {
     scopes: BTreeMap<TensorId, Vec<VarId>>,
     scoped: BTreeMap<Option<VarId>, Vec<TensorId>>,
     registers: BTreeMap<(TensorId, i64), Reg>,
+    /// The loops in which, or around which, a tensor in registers is live.
+    live_in: BTreeMap<TensorId, BTreeSet<VarId>>,
     /// Bytes of scratch memory.
     pub(super) scratch: Poly,
 }
@@ -66,8 +73,12 @@ impl Allocations {
         self.scoped.get(&var).cloned()
     }
 
-    pub(super) fn n_registers(&self) -> usize {
-        self.registers.len()
+    /// Counts the registers of tensors that are live somewhere in a loop, or of `None` in the phase.
+    pub(super) fn n_registers(&self, loop_: Option<VarId>) -> usize {
+        let is_live = |tensor: &TensorId| {
+            loop_.is_none_or(|it| self.live_in.get(tensor).is_some_and(|loops| loops.contains(&it)))
+        };
+        self.registers.keys().filter(|(tensor, _)| is_live(tensor)).count()
     }
 
     pub(super) fn reg(&self, tensor: TensorId, offset: i64) -> Option<Reg> {
@@ -110,7 +121,7 @@ fn allocate_phase(
     allocations: &mut Allocations,
 ) -> Result<(), LaneConflict> {
     let local_accesses = local_accesses(tree, phase);
-    let spans = loop_spans(phase);
+    let (spans, runs) = (loop_spans(phase), statement_runs(tree, isa, phase));
     let mut requests = Vec::new();
     for (tensor, local_accesses) in &local_accesses {
         let scope_loops = common_prefix(local_accesses);
@@ -128,7 +139,14 @@ fn allocate_phase(
         let depth = allocations.scope_loops(tensor).len();
         let live = live_range(&local_accesses[&tensor], depth, &spans);
         let most = live.clone().filter_map(|it| pressure.get(&it)).max().copied().unwrap_or(0);
-        let place = if n_vectors <= n_registers - most {
+        let uses: f64 = local_accesses[&tensor].iter().map(|it| runs[it.statement]).sum();
+        let all: f64 = runs[live.clone()].iter().sum();
+        let is_used = uses >= MIN_USE * all * n_vectors as f64;
+        let place = if is_used && n_vectors <= n_registers - most {
+            let is_live =
+                |(first, last): (usize, usize)| first <= *live.end() && last >= *live.start();
+            let loops = spans.iter().filter(|it| is_live(*it.1)).map(|it| *it.0).collect();
+            allocations.live_in.insert(tensor, loops);
             live.for_each(|it| *pressure.entry(it).or_default() += n_vectors);
             let scope_loops = allocations.scope_loops(tensor).last().copied();
             allocations.scoped.entry(scope_loops).or_default().push(tensor);
@@ -190,6 +208,23 @@ fn loop_spans(phase: &[Node]) -> BTreeMap<VarId, (usize, usize)> {
         statement += 1;
     });
     spans
+}
+
+/// Returns how often each statement of a phase runs at most, as vectors.
+fn statement_runs(tree: &Tree<'_>, isa: Isa, phase: &[Node]) -> Vec<f64> {
+    let lanes = f64::from(isa.lanes());
+    let trips = |it: &Loop| match it.kind {
+        LoopMode::Vectorized(n) => (n as f64 / lanes).ceil(),
+        LoopMode::Unrolled(n) => n as f64,
+        LoopMode::Serial | LoopMode::Parallel => {
+            tree.var(it.var).extent.interval(&tree.facts).hi.max(1) as f64
+        }
+    };
+    let mut runs = Vec::new();
+    Node::for_each_write(phase, &mut Vec::new(), &mut |_, path| {
+        runs.push(Node::loops(path).map(trips).product());
+    });
+    runs
 }
 
 /// Returns the statements in which a tensor is live, within one iteration of the `depth` loops that are

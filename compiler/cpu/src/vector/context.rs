@@ -36,12 +36,14 @@ pub(super) struct Block {
     pub(super) stmts: Vec<Stmt>,
     lets: Vec<Let>,
     pub(super) prefetched: Vec<Address>,
+    /// The innermost counted loop around it.
+    pub(super) innermost: Option<VarId>,
 }
 
 impl Block {
     fn new(isa: Isa) -> Self {
-        let (pending, stmts, lets, prefetched) = Default::default();
-        Self { graph: ValueGraph::new(isa), pending, stmts, lets, prefetched }
+        let (pending, stmts, lets, prefetched, innermost) = Default::default();
+        Self { graph: ValueGraph::new(isa), pending, stmts, lets, prefetched, innermost }
     }
 }
 
@@ -383,7 +385,7 @@ impl<'t> Lowering<'t> {
         let mut block = std::mem::replace(self.block(), new);
         let budget = Budget {
             registers: self.isa.registers() - 1,
-            live_through: self.allocations.n_registers() as u32,
+            live_through: self.allocations.n_registers(block.innermost) as u32,
         };
         cse::emit(
             &block.graph,
@@ -413,7 +415,8 @@ impl<'t> Lowering<'t> {
         fill: &mut dyn FnMut(&mut Self) -> Result<(), Unsupported>,
     ) -> Result<Vec<Stmt>, Unsupported> {
         self.flush();
-        self.blocks.push(Block::new(self.isa));
+        let innermost = self.block().innermost;
+        self.blocks.push(Block { innermost, ..Block::new(self.isa) });
         let filled = fill(self);
         self.flush();
         let block = self.blocks.pop().expect("pushed above");

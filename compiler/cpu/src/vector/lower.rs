@@ -211,20 +211,21 @@ impl<'t> Lowering<'t> {
             if count == Count::Const(1) || !range.edge_tiles.is_empty() {
                 return self.range_body(loop_, range, value, body);
             }
-            return self.counted_loop(count, &mut |this, _| {
+            return self.counted_loop(loop_.var, count, &mut |this, _| {
                 this.range_body(loop_, range, value.clone(), body)
             });
         }
-        self.counted_loop(count, &mut |this, var| {
+        self.counted_loop(loop_.var, count, &mut |this, var| {
             let mut value = Affine::dims(range.start.clone());
             value.add_term(var, Coef::Const(1));
             this.range_body(loop_, range, value, body)
         })
     }
 
-    /// Emits a counted loop, unless its body is empty.
+    /// Emits a range of a loop as a counted one, unless its body is empty.
     fn counted_loop(
         &mut self,
+        loop_var: VarId,
         count: Count,
         body: &mut dyn FnMut(&mut Self, VarId) -> Result<(), Unsupported>,
     ) -> Result<(), Unsupported> {
@@ -237,6 +238,7 @@ impl<'t> Lowering<'t> {
         }
         let mut var = None;
         let stmts = self.nested(&mut |this| {
+            this.block().innermost = Some(loop_var);
             let new = this.new_var(Interval { lo: 0, hi: hi - 1 });
             var = Some(new);
             body(this, new)
@@ -270,7 +272,7 @@ impl<'t> Lowering<'t> {
             for id in &bounds {
                 self.proven[*id] = true;
             }
-            self.counted_loop(count, &mut |this, _| {
+            self.counted_loop(loop_.var, count, &mut |this, _| {
                 let binding = Binding::EdgeTile { start: edge.start.clone(), tile: edge.tile };
                 this.iteration(loop_, binding, body)
             })?;

@@ -159,6 +159,16 @@ fn weighted_sum<'a>(
     Some(sum)
 }
 
+/// The region of a tile that covers a dynamic axis: as long as the axis may be at most, so that its
+/// loops have a constant extent and can be unrolled. `None` unless the tile's size is constant.
+fn largest(tile: Span, extent: &Poly, facts: &Facts) -> Option<Span> {
+    let size = tile.size.as_constant()?;
+    extent.as_constant().is_none().then(|| {
+        let size = size.min(extent.interval(facts).hi);
+        Span { size: Poly::constant(size), ..tile }
+    })
+}
+
 /// The regions that readers require, by tensor.
 #[derive(Default)]
 struct Required {
@@ -207,7 +217,7 @@ impl Required {
                 None => fallback(),
                 Some(it) if self.keep_full_tiles && it.size.as_constant().is_some() => it,
                 Some(it) if (it.size.clone() - axis.extent.clone()).is_nonnegative(facts) => {
-                    whole()
+                    largest(it, &axis.extent, facts).unwrap_or_else(whole)
                 }
                 Some(it) => it,
             }
