@@ -40,9 +40,9 @@ const STEPS: (u64, u64) = (2, 8);
 
 pub(super) const TEMPLATE: Template<Chain> = Template { is_applicable, schedule };
 
-/// Returns whether rows fill at least half of a vector.
+/// Returns whether rows fill at least a quarter of a vector.
 fn is_applicable(b: &Builder, chain: &Chain) -> bool {
-    b.extents(chain.anchor)[chain.row] * 2 >= b.lanes()
+    b.extents(chain.anchor)[chain.row] * 4 >= b.lanes()
 }
 
 /// The sizes of blocks.

@@ -40,9 +40,13 @@ pub(super) fn templates<'a>(b: &Builder, group: &'a FusionGroup) -> Vec<Bound<'a
     }
 }
 
-/// Returns whether a reduction runs in register tiles: its operands are used more than once, or only
-/// its spatial axes make vectors.
+/// Returns whether a reduction runs in register tiles: only its spatial axes make vectors, or its operands
+/// are used more than once, so often that a copy which its tiles need pays.
 pub(super) fn is_tiled(b: &Builder, stage: StageId) -> bool {
-    let has_vectors = rows::contiguous_reduction(b, stage).is_some();
-    (b.has_reuse(stage) || !has_vectors) && !enumerate::variants(b, stage).is_empty()
+    let variants = enumerate::variants(b, stage);
+    let Some(best) = variants.first() else { return false };
+    match rows::cycles(b, stage) {
+        None => true,
+        Some(in_rows) => b.has_reuse(stage) && (best.copied.is_none() || best.cost <= in_rows),
+    }
 }

@@ -28,6 +28,10 @@ use tvmtune_schedule::{AxisId, LoopKind, StageId};
 
 /// Cycles that a task should take at least, some 2 us, of which its dispatch takes a share; estimated.
 const MIN_TASK_CYCLES: f64 = 8_000.0;
+/// Cycles of a load, two of which a core issues at once.
+const CYCLES_PER_LOAD: f64 = 0.5;
+/// Cycles in which the lanes of partial results are reduced to one value; estimated.
+const CYCLES_OF_LANES: f64 = 12.0;
 /// Vectors of partial results, as many as it takes to hide the latency of an addition; estimated.
 const PARTIAL_VECTORS: u64 = 4;
 
@@ -130,6 +134,18 @@ pub(super) fn contiguous_reduction(b: &Builder, stage: StageId) -> Option<(usize
     let first = (compute.n_spatial..along).rev().take_while(flat).last().unwrap_or(along);
     let length: u64 = extents[first..=along].iter().product();
     (length >= b.lanes()).then_some((first, along))
+}
+
+/// Estimates the cycles of a reduction in vectors along the axes that it reduces; `None` if there are no
+/// such vectors.
+pub(super) fn cycles(b: &Builder, stage: StageId) -> Option<f64> {
+    let (_, along) = contiguous_reduction(b, stage)?;
+    let extents = b.extents(stage);
+    let (outputs, steps) = extents.split_at(b.n_spatial(stage));
+    let n_outputs = outputs.iter().product::<u64>() as f64;
+    let n_vectors = steps.iter().product::<u64>().div_ceil(b.lanes()) as f64;
+    let loads = b.accesses(stage).iter().filter(|it| it.depends_on(along)).count() as f64;
+    Some(n_outputs * (n_vectors * loads * CYCLES_PER_LOAD + CYCLES_OF_LANES))
 }
 
 fn mentions_as_value(b: &Builder, stage: StageId, axis: usize) -> bool {
