@@ -123,11 +123,13 @@ impl Task {
     }
 
     /// Returns the extents at which candidates are verified; they are timed at the first, the largest.
-    /// The others, the smallest and a prime, are divisible by no tile.
+    /// The others, the smallest and a prime, are divisible by no tile; a dimension that begins at
+    /// another one is not less than that.
     pub(super) fn dims(&self) -> Vec<Vec<i64>> {
         let of_each = |choose: &dyn Fn(&Interval) -> i64| self.bucket.iter().map(choose).collect();
         let mut dims: Vec<Vec<i64>> =
             vec![of_each(&|it| it.hi), of_each(&|it| it.lo), of_each(&|it| prime_inside(*it))];
+        dims[2] = self.dag.raised_to_lower_ends(&dims[2]);
         for n in (1..dims.len()).rev() {
             if dims[..n].contains(&dims[n]) {
                 dims.remove(n);
