@@ -206,7 +206,7 @@ impl Elaborator {
         }
     }
 
-    /// The dynamic dimensions. Each is an extent of a parameter, or the lower end of another one: what
+    /// The dynamic dimensions. Each is an extent of a parameter, or has to do with a lower end: what
     /// nothing in memory tells of is more likely a mistake.
     fn dynamic_dims(&mut self, params: &[Option<Param>]) -> Vec<DynamicDim> {
         let mut found = Vec::new();
@@ -216,7 +216,9 @@ impl Elaborator {
             let is_extent = params.iter().flatten().filter_map(Param::tensor).any(|tensor| {
                 self.symbols.tensors[tensor.0 as usize].shape.contains(&Poly::dim(id))
             });
-            if !is_extent && !ends.values().any(|it| dims::base(it) == Some(n)) {
+            let is_end =
+                ends.contains_key(&id) || ends.values().any(|it| dims::base(it) == Some(n));
+            if !is_extent && !is_end {
                 if params.iter().all(Option::is_some) {
                     let message = format!(
                         "no parameter has a dimension of extent `{0}`, so a launch cannot know it: \
