@@ -10,7 +10,7 @@ fn dims(mistake: &'static str, dims: &str) -> Case {
          pub fn f(x: Tensor<f32, M, S>, b: Tensor<f32, T>) -> Tensor<f32, M, T> {{\n    \
          compute(|i, t| x[[i, t]] * b[[t]])\n}}"
     );
-    item(mistake, &format!("dims({dims})"), &source)
+    item(mistake, dims, &source)
 }
 
 pub(super) fn cases() -> Vec<Case> {
