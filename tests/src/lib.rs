@@ -13,6 +13,7 @@ use tvmtune_ir::dsl;
 use tvmtune_ir::interp::Array;
 use tvmtune_ir::poly::Interval;
 use tvmtune_ir::target::{CpuTarget, Isa};
+use tvmtune_plan::embed;
 use tvmtune_plan::record::{Bucket, End, Entry, Measured, Provenance, Record, Source};
 use tvmtune_tuner::tune::{Tolerance, Workload};
 
@@ -85,12 +86,7 @@ pub fn workload(source: &str) -> Workload {
     let options = attribute.meta.require_list().expect("options").tokens.clone();
     let program = dsl::parse(options, &function).expect("a program");
     let dag = dsl::build(&program).expect("a meaning");
-    let buckets = program.buckets();
-    assert!(buckets.len() <= 1, "tests divide one dimension at most");
-    let buckets = buckets
-        .into_iter()
-        .next()
-        .map_or_else(|| vec![Vec::new()], |ranges| ranges.into_iter().map(|it| vec![it]).collect());
+    let buckets = embed::buckets(&dag, &program.buckets());
     let tolerance = program.tolerance();
     Workload::new(dag, buckets, Tolerance { rel: tolerance.rel, abs: tolerance.abs })
 }

@@ -124,6 +124,18 @@ fn a_launch_replaces_its_argument() {
 }
 
 #[test]
+fn the_spec_says_which_parameters_are_replaced() {
+    let marks = |spec: tvmtune_runtime::Spec| -> Vec<(&str, bool, bool)> {
+        spec.params.iter().map(|it| (it.name, it.weight, it.in_place)).collect()
+    };
+    let residual = [("x", false, false), ("w", true, false), ("y", false, true)];
+    assert_eq!(marks(place_residual::SPEC), residual);
+    assert_eq!(place_residual::SPEC.outputs, []);
+    assert_eq!(marks(place_add_norm::SPEC), [("x", false, false), ("y", false, true)]);
+    assert_eq!(place_add_norm::SPEC.outputs.len(), 1);
+}
+
+#[test]
 fn several_arguments_and_types_are_replaced() {
     let cpu = Cpu::new();
     let (mut a, mut b) = ([5.0_f32, 1.0, -2.0], [2.0_f32, 4.0, 1.0]);

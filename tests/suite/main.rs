@@ -7,6 +7,7 @@ mod backends;
 mod budgets;
 mod build;
 mod candle;
+mod capacity;
 mod cargo;
 mod cli;
 mod configuration;

@@ -44,7 +44,7 @@ const LARGE: &str = "#[autotune(dims(M = 250, N = 270, K = 300))]
 /// A machine with a cache of its own; `None` where no code can be generated, and nothing tuned.
 pub(crate) struct Machine {
     root: TempDir,
-    target: CpuTarget,
+    pub(crate) target: CpuTarget,
 }
 
 impl Machine {
@@ -126,7 +126,7 @@ fn helper() -> PathBuf {
 
 /// Checks that what is recorded for each bucket can be had again, byte for byte.
 #[track_caller]
-fn check_record(machine: &Machine, workload: &Workload, isa: Isa) {
+pub(crate) fn check_record(machine: &Machine, workload: &Workload, isa: Isa) {
     let lookup = machine.get(workload);
     assert!(lookup.warnings.is_empty());
     for bucket in &workload.buckets {

@@ -37,7 +37,11 @@ fn copy() -> Arc<Dag> {
     };
     Arc::new(Dag {
         name: "copy".to_owned(),
-        dims: vec![Dim { name: "N".to_owned(), range: Interval { lo: 1, hi: 4096 } }],
+        dims: vec![Dim {
+            name: "N".to_owned(),
+            range: Interval { lo: 1, hi: 4096 },
+            lower_end: None,
+        }],
         scalars: Vec::new(),
         tensors: vec![
             tensor("w", TensorKind::Weight),

@@ -80,7 +80,7 @@ impl Op {
         };
         let program = dsl::parse(options, &item).ok()?;
         let dag = dsl::build(&program).ok()?;
-        let buckets = embed::buckets(&program.buckets());
+        let buckets = embed::buckets(&dag, &program.buckets());
         let (id, text) = (workload::id(&dag), print::canonical(&dag));
         let (tolerance, origin) = (program.tolerance(), Origin::Sources);
         let residence = program.residence();

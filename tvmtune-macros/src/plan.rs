@@ -52,7 +52,7 @@ pub(crate) fn look_up(
     program: &Program,
     dag: &Dag,
 ) -> syn::Result<Plan> {
-    let buckets = embed::buckets(&program.buckets());
+    let buckets = embed::buckets(dag, &program.buckets());
     let name = embed::plan_name(id, &buckets);
     let refused = |why: String| syn::Error::new(program.ident.span(), why);
     let (text, tracked) = match std::env::var_os("TVMTUNE_PLAN_DIR").map(PathBuf::from) {

@@ -18,6 +18,19 @@ pub enum Error {
          launch on parts of the data, or widen `{dim}` in `dims(..)` of `#[autotune]`"
     )]
     OutOfRange { kernel: &'static str, dim: &'static str, got: usize, lo: usize, hi: usize },
+    /// A dynamic dimension is `got` in a launch where it is declared to be at least `end`, which is
+    /// `least` there.
+    #[error(
+        "`{kernel}`: dimension `{dim}` is {got}, and it is at least `{end}`, which is {least} in this \
+         launch; give the tensors room for more, or launch on less"
+    )]
+    BelowLowerEnd {
+        kernel: &'static str,
+        dim: &'static str,
+        got: usize,
+        end: &'static str,
+        least: usize,
+    },
     /// An argument of shape `shape` has `got` elements instead of `want`.
     #[error(
         "`{kernel}`: argument `{arg}` has {got} elements, expected {want} for shape {shape}; \

@@ -105,4 +105,6 @@ pub struct TensorSpec {
     pub shape: &'static str,
     /// Declared as `Weight`.
     pub weight: bool,
+    /// Declared as `InOut`: a launch replaces its elements.
+    pub in_place: bool,
 }

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use tvmtune_ir::dag::{Dag, Expr};
 use tvmtune_ir::dsl;
-use tvmtune_ir::poly::{DimId, Facts};
+use tvmtune_ir::poly::Facts;
 use tvmtune_ir::target::gpu::Arch;
 use tvmtune_ir::target::{GpuTarget, Target};
 use tvmtune_runtime::cuda::nvrtc::Nvrtc;
@@ -50,11 +50,7 @@ fn no_thread_of_a_default_schedule_works_alone() {
     let run = |case: Case| {
         let schedule = default::schedule(&case.dag, &target().into());
         let nest = nest::lower(&schedule);
-        let mut facts = Facts::default();
-        for (n, dim) in nest.dims.iter().enumerate() {
-            facts.bound_dim(DimId(n as u32), dim.range);
-        }
-        let most = alone(&nest.body, &facts);
+        let most = alone(&nest.body, &nest.facts());
         prop_assert!(most < LITTLE, "{most} times: {:?} {:?}\n{nest}", case.family, case.dims);
         Ok(())
     };

@@ -1,5 +1,6 @@
 //! Mistakes in programs, in the attribute, in signatures, and in calls.
 
+use super::room;
 use super::rustc::{Case, Stage};
 
 /// All cases, by the title of their section.
@@ -7,6 +8,7 @@ pub(super) fn sections() -> Vec<(&'static str, Vec<Case>)> {
     vec![
         ("In the body of a program", bodies()),
         ("In the attribute", attributes()),
+        ("In dimensions that begin at others", room::cases()),
         ("In constants as extents", constants()),
         ("In lists of element types", lists()),
         ("In the signature", signatures()),
@@ -30,7 +32,7 @@ fn body(mistake: &'static str, body: &str) -> Case {
 }
 
 /// A whole function, of which the table shows a part.
-fn item(mistake: &'static str, written: &str, source: &str) -> Case {
+pub(super) fn item(mistake: &'static str, written: &str, source: &str) -> Case {
     let source = format!("use tvmtune_runtime::{{Cpu, autotune}};\n\n{source}\n");
     Case { mistake, written: written.to_owned(), source, stage: Stage::Expansion }
 }

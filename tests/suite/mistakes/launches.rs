@@ -4,6 +4,11 @@ use tvmtune_runtime::{Cpu, Error, Weight, autotune};
 
 use super::Row;
 
+#[autotune(dims(T = 1..=64, CAP = T..=128, D = 8))]
+fn total(k: Tensor<f32, CAP, D>) -> Tensor<f32, D> {
+    compute(|d| sum(0..T, |t| k[[t, d]]))
+}
+
 #[autotune(dims(M = 1..=64, K = 8))]
 fn linear(x: Tensor<f32, M, K>, w: Weight<f32, K, K>) -> Tensor<f32, M, K> {
     compute(|i, j| sum(0..K, |k| x[[i, k]] * w[[j, k]]))
@@ -36,6 +41,16 @@ pub(super) fn rows() -> Vec<Row> {
             "kernel.launch(&cpu, linear::Dims { m: 3 }, &x[..16], &w[..64], &mut y[..16])"
                 .to_owned(),
             passed,
+        ),
+        answered(
+            "a cache with less room than is used",
+            "total(&cpu, total::Dims { cap: 9, t: 10 }, &k[..72], &mut y[..8])".to_owned(),
+            total(&Cpu::new(), total::Dims { cap: 9, t: 10 }, &[1.0; 72], &mut [0.0; 8]),
+        ),
+        answered(
+            "a slice of rows that are apart which ends with the last element that is used",
+            "total(&cpu, total::Dims { cap: 9, t: 8 }, &k[..64], &mut y[..8])".to_owned(),
+            total(&Cpu::new(), total::Dims { cap: 9, t: 8 }, &[1.0; 64], &mut [0.0; 8]),
         ),
     ]
 }

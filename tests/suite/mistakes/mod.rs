@@ -12,6 +12,7 @@ mod builds;
 mod commands;
 mod language;
 mod launches;
+mod room;
 mod rustc;
 
 use std::fmt::Write;

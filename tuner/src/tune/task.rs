@@ -123,11 +123,13 @@ impl Task {
     }
 
     /// Returns the extents at which candidates are verified; they are timed at the first, the largest.
-    /// The others, the smallest and a prime, are divisible by no tile.
+    /// The others, the smallest and a prime, are divisible by no tile; a dimension that begins at
+    /// another one is not less than that.
     pub(super) fn dims(&self) -> Vec<Vec<i64>> {
         let of_each = |choose: &dyn Fn(&Interval) -> i64| self.bucket.iter().map(choose).collect();
         let mut dims: Vec<Vec<i64>> =
             vec![of_each(&|it| it.hi), of_each(&|it| it.lo), of_each(&|it| prime_inside(*it))];
+        dims[2] = self.dag.raised_to_lower_ends(&dims[2]);
         for n in (1..dims.len()).rev() {
             if dims[..n].contains(&dims[n]) {
                 dims.remove(n);
@@ -157,7 +159,28 @@ fn prime_inside(range: Interval) -> i64 {
 
 #[cfg(test)]
 mod tests {
+    use tvmtune_ir::dsl;
+    use tvmtune_ir::target::{CpuTarget, Isa};
+
     use super::*;
+
+    #[test]
+    fn extents_are_those_of_launches() {
+        let dag = dsl::program(
+            "#[autotune(dims(T = 1..=70, S = T + 2..=74))]
+             fn f(x: Tensor<f32, S>) -> Tensor<f32, T> { compute(|t| x[[t + 2]]) }",
+        );
+        let workload = Workload::new(dag.unwrap(), Vec::new(), Tolerance { rel: 0.0, abs: 0.0 });
+        let [s, t] = [Interval { lo: 3, hi: 74 }, Interval { lo: 1, hi: 70 }];
+        let task = |bucket: [Interval; 2]| {
+            let target = CpuTarget::generic(Isa::Avx2).into();
+            let builder = Builder::new(target, None).unwrap();
+            Task::new(&workload, &bucket, &builder).dims()
+        };
+        assert_eq!(task([s, t]), [[74, 70], [3, 1], [49, 47]]);
+        let narrow = Interval { lo: 40, hi: 47 };
+        assert_eq!(task([Interval { lo: 42, hi: 49 }, narrow]), [[49, 47], [42, 40], [45, 43]]);
+    }
 
     #[test]
     fn the_prime_lies_inside_where_there_is_one() {

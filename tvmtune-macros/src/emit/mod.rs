@@ -14,7 +14,7 @@ mod spec;
 
 use proc_macro2::{Ident, TokenStream};
 use quote::{ToTokens, quote};
-use tvmtune_ir::dsl::Program;
+use tvmtune_ir::dsl::{DynamicDim, Program};
 
 use crate::expand::Planned;
 use crate::infer::{self, Step};
@@ -191,8 +191,7 @@ impl Emitter<'_> {
         let mut docs = vec![String::new()];
         if !self.program.dims.is_empty() {
             let dims = self.program.dims.iter();
-            let dims =
-                dims.map(|it| format!("`{}` in {}..={}", it.ident, it.range.lo, it.range.hi));
+            let dims = dims.map(|it| format!("`{}` in {}", it.ident, range(it)));
             docs.push(format!("Dynamic dimensions: {}.", dims.collect::<Vec<_>>().join(", ")));
             docs.push(String::new());
         }
@@ -288,11 +287,15 @@ impl Emitter<'_> {
         if self.fields.is_empty() {
             return None;
         }
-        let (fields, n_dims) = (&self.fields, self.fields.len());
-        let dims = self.program.dims.iter();
-        let docs = dims.map(|it| format!("`{}`, in {}..={}.", it.ident, it.range.lo, it.range.hi));
+        let (fields, n_dims, dims) = (&self.fields, self.fields.len(), local("dims"));
+        let docs = self.program.dims.iter().map(|it| format!("`{}`, in {}.", it.ident, range(it)));
         let spelled = self.program.dims.iter().map(|it| it.ident.to_string());
         let ranges = (0..n_dims).map(|it| self.range(it));
+        let at_least = self.program.dims.iter().enumerate().filter_map(|(n, dim)| {
+            let (name, end) = (dim.ident.to_string(), dim.lower_end.as_ref()?);
+            let (spelled, least) = (&end.spelled, in_dims(&end.value));
+            Some(quote!(rt::raw::at_least(NAME, (#name, #spelled), #dims[#n], #least)?;))
+        });
         Some(quote! {
             /// The dimensions that are known at launch only.
             #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -304,9 +307,10 @@ impl Emitter<'_> {
                 fn checked(self)
                     -> ::core::result::Result<[::core::primitive::i64; #n_dims], rt::Error>
                 {
-                    ::core::result::Result::Ok(
-                        [#(rt::raw::range(NAME, #spelled, self.#fields, #ranges)?),*],
-                    )
+                    let #dims =
+                        [#(rt::raw::range(NAME, #spelled, self.#fields, #ranges)?),*];
+                    #(#at_least)*
+                    ::core::result::Result::Ok(#dims)
                 }
             }
         })
@@ -375,5 +379,13 @@ impl Emitter<'_> {
             let #name: [::core::primitive::u64; #n_scalars] =
                 [#(rt::raw::Scalar::bits(#scalars)),*];
         }
+    }
+}
+
+/// The range of a dimension, as the program spells it.
+fn range(dim: &DynamicDim) -> String {
+    match &dim.lower_end {
+        Some(end) => format!("{}..={}", end.spelled, dim.range.hi),
+        None => format!("{}..={}", dim.range.lo, dim.range.hi),
     }
 }

@@ -34,8 +34,10 @@ impl Emitter<'_> {
 
 fn tensor(operand: &Operand) -> TokenStream {
     let (name, dtype, shape) = (operand.name(), operand.dtype.name(), &operand.spelled);
-    let weight = operand.kind == Kind::Weight;
+    let (weight, in_place) = (operand.kind == Kind::Weight, operand.kind == Kind::InOut);
     quote! {
-        rt::TensorSpec { name: #name, dtype: #dtype, shape: #shape, weight: #weight }
+        rt::TensorSpec {
+            name: #name, dtype: #dtype, shape: #shape, weight: #weight, in_place: #in_place,
+        }
     }
 }

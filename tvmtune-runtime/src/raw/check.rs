@@ -21,6 +21,25 @@ pub fn range(
     }
 }
 
+/// Checks that a dimension is at least what its lower end is in this launch.
+///
+/// # Errors
+///
+/// [`Error::BelowLowerEnd`]
+#[inline]
+pub fn at_least(
+    kernel: &'static str,
+    (dim, end): (&'static str, &'static str),
+    got: i64,
+    least: i64,
+) -> Result<(), Error> {
+    if got >= least {
+        return Ok(());
+    }
+    let [got, least] = [got, least].map(|it| usize::try_from(it).unwrap_or(0));
+    Err(Error::BelowLowerEnd { kernel, dim, got, end, least })
+}
+
 /// Checks the length of an argument.
 ///
 /// # Errors

@@ -16,7 +16,7 @@ pub mod cuda;
 mod kernel;
 mod layout;
 
-pub use check::{disjoint, fit, infer, len, pointer, range};
+pub use check::{at_least, disjoint, fit, infer, len, pointer, range};
 pub use layout::Layout;
 
 #[cfg(feature = "cpu")]

@@ -33,7 +33,7 @@ fn nest(body: Vec<Stmt>) -> Nest {
     };
     Nest {
         name: "test".to_owned(),
-        dims: vec![Dim { name: "M".to_owned(), range: Interval { lo: 1, hi: 9 } }],
+        dims: vec![Dim { name: "M".to_owned(), range: Interval { lo: 1, hi: 9 }, lower_end: None }],
         scalars: vec![Scalar { name: "eps".to_owned(), dtype: DType::F32 }],
         buffers: vec![
             buffer("x", DType::F32, &[m(), 4.into()], Scope::Argument),

@@ -24,7 +24,7 @@ const INTERLEAVE: i64 = 2;
 const MAX_UNROLLED: i64 = 512;
 
 pub(super) fn build(nest: &Nest, isa: Isa) -> Result<Tree<'_>, Unsupported> {
-    let facts = Facts::of_dims(nest.dims.iter().map(|it| it.range));
+    let facts = nest.facts();
     let buffers = nest.buffers.iter().map(|it| Buffer {
         dtype: it.dtype,
         local: it.scope == Scope::Local,

@@ -22,6 +22,7 @@
 //! - Nothing reads a parameter that a result replaces once it may have been replaced ([`in_place`]).
 //! - A condition on indices compares two [`Expr::Index`]; one that always or never holds is folded.
 
+pub mod dims;
 pub mod dtype;
 pub mod expr;
 pub mod number;
@@ -78,6 +79,8 @@ pub struct Dim {
     pub name: String,
     /// The extents for which kernels must be right; never empty, `lo >= 1`.
     pub range: Interval,
+    /// What it is at least at each launch, where that depends on the launch: see [`dims`].
+    pub lower_end: Option<Poly>,
 }
 
 /// A run-time scalar parameter.
@@ -194,9 +197,9 @@ impl Dag {
         self.compute_ids().filter(|it| self.compute(*it).reads(tensor)).collect()
     }
 
-    /// Returns the declared ranges of the dimensions.
+    /// Returns the declared ranges of the dimensions, and their lower ends.
     pub fn facts(&self) -> Facts {
-        Facts::of_dims(self.dims.iter().map(|it| it.range))
+        dims::facts(&self.dims)
     }
 }
 

@@ -43,6 +43,11 @@ impl fmt::Display for Printer<'_> {
             for (n, dim) in dag.dims.iter().enumerate() {
                 writeln!(f, "dim d{n} in {}..={}", dim.range.lo, dim.range.hi)?;
             }
+            for (n, dim) in dag.dims.iter().enumerate() {
+                if let Some(end) = &dim.lower_end {
+                    writeln!(f, "where d{n} >= {end}")?;
+                }
+            }
         }
         for (n, scalar) in dag.scalars.iter().enumerate() {
             writeln!(f, "scalar s{n}: {}", scalar.dtype)?;

@@ -4,11 +4,11 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 use super::bounds::PathFacts;
-use super::in_place;
 use super::{
     BinaryOp, Compute, ComputeId, DType, Dag, Expr, Literal, Reducer, Subscript, TensorId,
     TensorKind, UnaryOp, integer_range,
 };
+use super::{dims, in_place};
 use crate::poly::{Atom, Poly};
 
 /// A broken invariant, and where.
@@ -66,6 +66,9 @@ impl Check<'_> {
         for dim in &dag.dims {
             let whole = dim.range.lo >= 1 && dim.range.lo <= dim.range.hi;
             self.require(whole, || format!("dimension `{}` has no valid range", dim.name));
+        }
+        if let Some(mistake) = dims::mistake(&dag.dims) {
+            self.require(false, || mistake);
         }
         let n_params = dag.params().count();
         self.require(dag.tensors.len() == n_params + dag.computes.len(), || {

@@ -10,12 +10,12 @@ use proc_macro2::{Ident, TokenStream, TokenTree};
 use quote::ToTokens;
 
 use super::errors::{Errors, Location};
-use super::options::Options;
+use super::options::{DimDeclaration, Options};
 use super::signature::Declared;
 use super::value::{Kind, Value};
-use super::{DynamicDim, Output, Param, Program, residence};
+use super::{DynamicDim, DynamicEnd, Output, Param, Program, residence};
 use crate::dag::bounds::PathFacts;
-use crate::dag::{Compute, DType, Expr, Scalar, ScalarId, Tensor, TensorId, Types};
+use crate::dag::{Compute, DType, Expr, Scalar, ScalarId, Tensor, TensorId, Types, dims};
 use crate::poly::{DimId, Facts, Interval, Poly, VarId};
 
 /// The state of the elaboration.
@@ -102,7 +102,7 @@ pub(super) fn program(
     collect_idents(function.sig.to_token_stream(), &mut mentioned);
     collect_idents(function.block.to_token_stream(), &mut mentioned);
     options.check_unused(&mentioned, &mut errors);
-    order_dims(&mut options, &function.sig);
+    order_dims(&mut options, function);
     let mut elaborator = Elaborator::new(options, errors);
     elaborator.check_function(function);
     let params = elaborator.params(&function.sig);
@@ -149,11 +149,13 @@ impl Elaborator {
     }
 }
 
-/// Sorts dimensions by where the parameters mention them first, so that the order in which the
-/// attribute lists them means nothing.
-fn order_dims(options: &mut Options, sig: &syn::Signature) {
+/// Sorts dimensions by where the function mentions them first, parameters before all else, so that
+/// the order in which the attribute lists them means nothing.
+fn order_dims(options: &mut Options, function: &syn::ItemFn) {
     let mut names = Vec::new();
-    collect_idents(sig.inputs.to_token_stream(), &mut names);
+    collect_idents(function.sig.inputs.to_token_stream(), &mut names);
+    collect_idents(function.sig.output.to_token_stream(), &mut names);
+    collect_idents(function.block.to_token_stream(), &mut names);
     let first = |ident: &Ident| names.iter().position(|it| it == ident).unwrap_or(names.len());
     options.dims.sort_by_key(|it| first(&it.ident));
 }
@@ -183,6 +185,9 @@ impl Elaborator {
             let value = Value::new(Kind::Index(extent), Location::of(&dim.ident));
             scope.push((dim.ident.to_string(), Binding::Value(value)));
         }
+        for (dim, end) in lower_ends(&options) {
+            facts.bound_below(dim, end);
+        }
         Self {
             errors,
             options,
@@ -201,18 +206,19 @@ impl Elaborator {
         }
     }
 
-    /// The dynamic dimensions, each with the first position in a parameter's shape where it stands
-    /// alone; without one it could not be known at launch.
+    /// The dynamic dimensions. Each is an extent of a parameter, or has to do with a lower end: what
+    /// nothing in memory tells of is more likely a mistake.
     fn dynamic_dims(&mut self, params: &[Option<Param>]) -> Vec<DynamicDim> {
         let mut found = Vec::new();
+        let ends: BTreeMap<DimId, Poly> = lower_ends(&self.options).into_iter().collect();
         for (n, dim) in self.options.dims.iter().filter(|it| it.dynamic).enumerate() {
-            let alone = Poly::dim(DimId(n as u32));
-            let source = params.iter().enumerate().find_map(|(n, param)| {
-                let tensor = param.as_ref()?.tensor()?;
-                let shape = &self.symbols.tensors[tensor.0 as usize].shape;
-                shape.iter().position(|it| *it == alone).map(|axis| (n, axis))
+            let id = DimId(n as u32);
+            let is_extent = params.iter().flatten().filter_map(Param::tensor).any(|tensor| {
+                self.symbols.tensors[tensor.0 as usize].shape.contains(&Poly::dim(id))
             });
-            let Some(source) = source else {
+            let is_end =
+                ends.contains_key(&id) || ends.values().any(|it| dims::base(it) == Some(n));
+            if !is_extent && !is_end {
                 if params.iter().all(Option::is_some) {
                     let message = format!(
                         "no parameter has a dimension of extent `{0}`, so a launch cannot know it: \
@@ -222,11 +228,17 @@ impl Elaborator {
                     self.errors.at::<()>(&dim.ident, message);
                 }
                 continue;
-            };
+            }
             let edges = self.options.buckets.iter().find(|(name, _)| *name == dim.ident);
             let edges = edges.map_or(&[][..], |(_, edges)| edges);
-            let buckets = buckets(dim.range, edges);
-            found.push(DynamicDim { ident: dim.ident.clone(), range: dim.range, source, buckets });
+            found.push(DynamicDim {
+                ident: dim.ident.clone(),
+                range: dim.range,
+                lower_end: dim.lower_end.as_ref().zip(ends.get(&id)).map(|(end, value)| {
+                    DynamicEnd { value: value.clone(), spelled: end.spelled.clone() }
+                }),
+                buckets: buckets(dim.range, edges),
+            });
         }
         found
     }
@@ -279,6 +291,17 @@ impl Elaborator {
             self.options.undeclared(ident, &mut self.errors);
         }
     }
+}
+
+/// The lower ends of dynamic dimensions.
+fn lower_ends(options: &Options) -> Vec<(DimId, Poly)> {
+    let dynamic: Vec<_> = options.dims.iter().filter(|it| it.dynamic).collect();
+    let end = |(n, dim): (usize, &&DimDeclaration)| {
+        let end = dim.lower_end.as_ref()?;
+        let base = dynamic.iter().position(|it| it.ident == end.base)?;
+        Some((DimId(n as u32), end.value(DimId(base as u32))))
+    };
+    dynamic.iter().enumerate().filter_map(end).collect()
 }
 
 impl Param {

@@ -22,11 +22,13 @@ mod constants;
 mod elaborate;
 mod errors;
 mod expr;
+mod extents;
 mod hints;
 mod in_place;
 mod index;
 mod infer;
 mod instances;
+mod lower_end;
 mod options;
 mod read;
 mod reduce;
@@ -78,10 +80,18 @@ pub struct DynamicDim {
     pub ident: Ident,
     /// The extents for which kernels must be right.
     pub range: Interval,
-    /// The source at launch: the position of a parameter, and of a dimension of its shape.
-    pub source: (usize, usize),
+    /// What it is at least at each launch, where that depends on the launch.
+    pub lower_end: Option<DynamicEnd>,
     /// The intervals in which schedules may differ: they cover `range`, in order.
     pub buckets: Vec<Interval>,
+}
+
+/// What a dimension is at least, in another one.
+pub struct DynamicEnd {
+    /// Its value.
+    pub value: Poly,
+    /// As the program spells it: `(T + 3) / 4`.
+    pub spelled: String,
 }
 
 /// A parameter of the function.
@@ -188,7 +198,11 @@ fn is_autotune(attribute: &syn::Attribute) -> bool {
 ///
 /// If the dag is not well formed, which is a bug of tvmtune, not of the program.
 pub fn build(program: &Program) -> Result<Dag, syn::Error> {
-    let dims = program.dims.iter().map(|it| Dim { name: it.ident.to_string(), range: it.range });
+    let dims = program.dims.iter().map(|it| Dim {
+        name: it.ident.to_string(),
+        range: it.range,
+        lower_end: it.lower_end.as_ref().map(|it| it.value.clone()),
+    });
     let mut dag = Dag {
         name: program.ident.to_string(),
         dims: dims.collect(),

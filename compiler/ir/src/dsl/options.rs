@@ -3,19 +3,17 @@
 use std::collections::BTreeSet;
 
 use proc_macro2::{Ident, TokenStream};
-use quote::ToTokens;
 use syn::ext::IdentExt;
 use syn::parse::{ParseStream, Parser};
-use syn::{Expr, Lit, RangeLimits, Token};
+use syn::{Expr, Lit, Token};
 
 use super::errors::{Errors, quoted};
+use super::extents::{self, constant};
+use super::lower_end::LowerEnd;
 use super::residence::{Residence, operands};
 use crate::dag::DType;
 use crate::poly::Interval;
 use crate::similar;
-
-/// The largest extent of a dimension.
-pub(super) const MAX_EXTENT: i64 = i32::MAX as i64;
 
 /// The names of options.
 const NAMES: [&str; 8] = ["dims", "buckets", "types", "accum", "tol", "cold", "warm", "crate"];
@@ -35,6 +33,8 @@ pub struct Tolerance {
 /// The arguments of the attribute.
 #[derive(Clone, Default)]
 pub struct Options {
+    /// Dimensions that are declared after the one being read.
+    pub(super) later: Vec<String>,
     /// In the order in which the attribute declares them.
     pub(super) dims: Vec<DimDeclaration>,
     /// Upper ends of buckets, ascending, by name of dimension.
@@ -52,7 +52,7 @@ pub struct Options {
     /// True if a syntax error may have hidden declarations.
     pub(super) incomplete: bool,
     /// Dimensions that others are computed from.
-    used: BTreeSet<String>,
+    pub(super) used: BTreeSet<String>,
 }
 
 /// A dimension of the program: `N = 1536` or `M = 1..=512`.
@@ -64,6 +64,8 @@ pub struct DimDeclaration {
     pub range: Interval,
     /// True if it is known at launch only: declared as a range.
     pub dynamic: bool,
+    /// What it is at least, where the range begins at another dimension.
+    pub(super) lower_end: Option<LowerEnd>,
 }
 
 /// `name = value`
@@ -105,8 +107,10 @@ fn option(
 ) -> syn::Result<()> {
     match name.to_string().as_str() {
         "dims" => {
-            for it in assignments(input, "`dims(M = 1..=512, N = 64)`")? {
-                let declared = declare(&it, options, errors);
+            let dims = assignments(input, "`dims(M = 1..=512, N = 64)`")?;
+            for (n, it) in dims.iter().enumerate() {
+                options.later = dims[n + 1..].iter().map(|it| it.name.to_string()).collect();
+                let declared = extents::declare(&it.name, &it.value, options, errors);
                 options.incomplete |= declared.is_none();
                 options.dims.extend(declared);
             }
@@ -199,127 +203,6 @@ fn expect_equals(input: ParseStream<'_>, example: &str) -> syn::Result<()> {
     Ok(())
 }
 
-fn declare(it: &Assignment, options: &mut Options, errors: &mut Errors) -> Option<DimDeclaration> {
-    let Assignment { name, value } = it;
-    if options.dims.iter().any(|other| other.ident == *name) {
-        return errors.at(name, format!("dimension `{name}` is declared twice: remove one"));
-    }
-    let (range, dynamic) = match value {
-        Expr::Range(range) => (dynamic_range(name, range, options, errors)?, true),
-        _ => (Interval::point(constant(value, options, errors)?), false),
-    };
-    if range.lo < 1 {
-        let instead = if dynamic { format!("1..={}", range.hi.max(1)) } else { "1".to_owned() };
-        let message = format!(
-            "extents are at least 1, and `{name}` could be {}: write `{name} = {instead}`",
-            range.lo
-        );
-        return errors.at(value, message);
-    }
-    if range.hi > MAX_EXTENT {
-        return errors.at(value, format!("extents are at most {MAX_EXTENT}"));
-    }
-    Some(DimDeclaration { ident: name.clone(), range, dynamic })
-}
-
-/// Reads `1..=512`.
-fn dynamic_range(
-    name: &Ident,
-    range: &syn::ExprRange,
-    options: &mut Options,
-    errors: &mut Errors,
-) -> Option<Interval> {
-    let (Some(lo), Some(hi)) = (&range.start, &range.end) else {
-        return errors.at(range, "a dynamic dimension needs both ends, as in `1..=512`");
-    };
-    let (lo, hi) = (constant(lo, options, errors), constant(hi, options, errors));
-    let (lo, hi) = (lo?, hi?);
-    if hi < lo {
-        let message =
-            format!("no extent is in this range of `{name}`: write `{name} = {hi}..={lo}`");
-        return errors.at(range, message);
-    }
-    if let RangeLimits::HalfOpen(_) = range.limits {
-        // Whoever wrote `1..64` may have meant either, and kernels differ.
-        let message = format!(
-            "a range of extents includes its end: write `{name} = {lo}..={hi}`, or \
-             `{name} = {lo}..={}` if {hi} is not among them",
-            hi.saturating_sub(1).max(lo)
-        );
-        return errors.at(range, message);
-    }
-    Some(Interval { lo, hi })
-}
-
-/// The value of integer arithmetic on literals and the fixed dimensions so far.
-fn constant(expr: &Expr, options: &mut Options, errors: &mut Errors) -> Option<i64> {
-    let value = match expr {
-        Expr::Lit(lit) => match &lit.lit {
-            Lit::Int(it) => it.base10_parse().ok(),
-            _ => return errors.at(expr, "expected an integer, as in `64`"),
-        },
-        Expr::Paren(it) => return constant(&it.expr, options, errors),
-        Expr::Group(it) => return constant(&it.expr, options, errors),
-        Expr::Path(path) => Some(named(&path.path, options, errors)?),
-        Expr::Cast(it) if EXTENT_TYPES.iter().any(|ty| is_type(&it.ty, ty)) => {
-            return constant(&it.expr, options, errors);
-        }
-        Expr::Macro(it) if it.mac.path.is_ident("compile_error") => {
-            let message = it.mac.parse_body::<syn::LitStr>();
-            return errors.at(expr, message.map_or(NO_EXTENT.to_owned(), |it| it.value()));
-        }
-        Expr::Binary(it) => {
-            let (a, b) =
-                (constant(&it.left, options, errors), constant(&it.right, options, errors));
-            let (a, b) = (a?, b?);
-            match it.op {
-                syn::BinOp::Add(_) => a.checked_add(b),
-                syn::BinOp::Sub(_) => a.checked_sub(b),
-                syn::BinOp::Mul(_) => a.checked_mul(b),
-                syn::BinOp::Div(_) => a.checked_div(b),
-                syn::BinOp::Rem(_) => a.checked_rem(b),
-                _ => return errors.at(expr, NO_EXTENT),
-            }
-        }
-        _ => return errors.at(expr, NO_EXTENT),
-    };
-    if value.is_none() {
-        return errors.at(expr, "this integer is out of range");
-    }
-    value
-}
-
-const NO_EXTENT: &str = "expected an integer, a range as in `1..=512`, or `+ - * / %` of integers, \
-                         constants and dimensions declared before";
-
-/// The types that any extent can be converted to.
-const EXTENT_TYPES: [&str; 6] = ["usize", "isize", "u32", "i32", "u64", "i64"];
-
-fn is_type(ty: &syn::Type, name: &str) -> bool {
-    matches!(ty, syn::Type::Path(it) if it.qself.is_none() && it.path.is_ident(name))
-}
-
-/// The extent of a fixed dimension declared before.
-fn named(path: &syn::Path, options: &mut Options, errors: &mut Errors) -> Option<i64> {
-    let name = path.to_token_stream().to_string().replace(' ', "");
-    let Some(dim) = options.dims.iter().find(|it| path.is_ident(&it.ident)) else {
-        let fixed = options.dims.iter().filter(|it| !it.dynamic).map(|it| it.ident.to_string());
-        let fixed: Vec<String> = fixed.collect();
-        let meant = similar::suggestion(&name, fixed.iter().map(String::as_str));
-        let meant = meant.as_deref().unwrap_or(": write the number");
-        return errors.at(path, format!("`{name}` is no dimension declared before{meant}"));
-    };
-    if dim.dynamic {
-        let message = format!(
-            "`{name}` is known at launch only: write the expression where the extent stands, as in \
-             `Tensor<f32, {{ {name} * 2 }}>`"
-        );
-        return errors.at(path, message);
-    }
-    options.used.insert(name);
-    Some(dim.range.lo)
-}
-
 fn edges(it: &Assignment, errors: &mut Errors) -> Option<Vec<i64>> {
     let Expr::Array(array) = &it.value else {
         return errors.at(&it.value, "expected upper ends in brackets, as in `[16, 64, 512]`");
@@ -380,6 +263,12 @@ fn check_buckets(options: &Options, errors: &mut Errors) {
 }
 
 impl Options {
+    /// The range of a dimension that is declared.
+    pub(super) fn range(&self, name: &Ident) -> Interval {
+        let dim = self.dims.iter().find(|it| it.ident == *name);
+        dim.map_or(Interval::point(1), |it| it.range)
+    }
+
     /// Reports a dimension that no option declares.
     pub(super) fn undeclared(&self, name: &Ident, errors: &mut Errors) {
         let declared: Vec<String> = self.dims.iter().map(|it| it.ident.to_string()).collect();

@@ -8,7 +8,7 @@ use super::errors::{Location, axis_names, quoted};
 use super::signature::ident;
 use super::value::{Kind, Value, cast, unify};
 use crate::dag::{BinaryOp, CompareOp, DType, Expr, Literal, Subscript, TensorId};
-use crate::poly::Poly;
+use crate::poly::{DimId, Poly};
 use crate::similar;
 
 #[derive(Clone, Copy)]
@@ -159,8 +159,13 @@ impl Elaborator {
         if above && below {
             return;
         }
+        let hint = match self.lower_end_that_proves(subscript, extent) {
+            Some(range) if above => {
+                format!("declare `{range}` if it is never less, or use `.get(..).unwrap_or(..)`")
+            }
+            _ => "use `.get(..).unwrap_or(..)`".to_owned(),
+        };
         let extent = self.name_poly(extent);
-        let hint = "use `.get(..).unwrap_or(..)`";
         let message = match subscript {
             Subscript::Affine(poly) => {
                 let index = syntax.to_token_stream();
@@ -175,6 +180,26 @@ impl Elaborator {
             ),
         };
         self.errors.out_of_bounds(Location::of(syntax), message);
+    }
+
+    /// Returns a declaration `S = T..=8192` of the dimension `extent` with which the subscript would
+    /// be below it.
+    fn lower_end_that_proves(&self, subscript: &Subscript, extent: &Poly) -> Option<String> {
+        let dynamic: Vec<_> = self.options.dims.iter().filter(|it| it.dynamic).collect();
+        let id = |n: usize| DimId(n as u32);
+        let at = (0..dynamic.len()).find(|n| *extent == Poly::dim(id(*n)))?;
+        let dim = dynamic[at];
+        let proves = |n: &usize| {
+            let mut known = self.known.clone();
+            known.facts.bound_below(id(at), Poly::dim(id(*n)));
+            *n != at && known.is_below(subscript, extent, &self.symbols)
+        };
+        let fits = |n: &usize| {
+            let ends = [dim, dynamic[*n]].map(|it| it.lower_end.is_some());
+            ends == [false, false] && dynamic[*n].range.hi <= dim.range.hi
+        };
+        let base = dynamic[(0..dynamic.len()).filter(fits).find(proves)?];
+        Some(format!("{} = {}..={}", dim.ident, base.ident, dim.range.hi))
     }
 
     /// Returns the condition that all subscripts are in bounds, without parts that are proven.

@@ -36,7 +36,11 @@ fn one_compute(
         .collect();
     Dag {
         name: "test".to_owned(),
-        dims: vec![Dim { name: "M".to_owned(), range: Interval { lo: 1, hi: 1024 } }],
+        dims: vec![Dim {
+            name: "M".to_owned(),
+            range: Interval { lo: 1, hi: 1024 },
+            lower_end: None,
+        }],
         scalars: Vec::new(),
         tensors,
         computes: vec![Compute { tensor: output, axes, n_spatial, reducer, body }],

@@ -85,6 +85,8 @@ fn saturate(value: i128) -> i64 {
 #[derive(Clone, Debug, Default)]
 pub struct Facts {
     dims: BTreeMap<DimId, Interval>,
+    /// What a dimension is at least, in other dimensions.
+    pub(super) lower_ends: BTreeMap<DimId, Poly>,
     vars: BTreeMap<VarId, Poly>,
 }
 
@@ -92,7 +94,7 @@ impl Facts {
     /// The facts about dimensions of those ranges, in order.
     pub fn of_dims(ranges: impl IntoIterator<Item = Interval>) -> Self {
         let dims = (0..).map(DimId).zip(ranges).collect();
-        Self { dims, vars: BTreeMap::new() }
+        Self { dims, ..Self::default() }
     }
 
     /// States that `dim` lies in `range` at every launch.
@@ -144,8 +146,11 @@ impl Poly {
         if self.interval(facts).lo >= 0 {
             return true;
         }
-        let proves =
-            |least: Poly| least.interval(facts).lo >= 0 || least.shifted_is_nonnegative(facts);
+        let proves = |least: Poly| {
+            least.interval(facts).lo >= 0
+                || least.shifted_is_nonnegative(facts)
+                || least.is_nonnegative_above_lower_ends(facts)
+        };
         proves(self.least(facts))
             || self.with_multiples_of_quotients().is_some_and(|it| proves(it.least(facts)))
     }
@@ -229,6 +234,15 @@ impl Poly {
         vars.max()
     }
 
+    /// Returns whether this is nonnegative because dimensions are at least their lower ends.
+    fn is_nonnegative_above_lower_ends(&self, facts: &Facts) -> bool {
+        self.above_lower_ends(facts).is_some_and(|it| {
+            let rounded = it.with_multiples_of_quotients();
+            it.shifted_is_nonnegative(facts)
+                || rounded.is_some_and(|it| it.shifted_is_nonnegative(facts))
+        })
+    }
+
     /// Returns whether every coefficient is nonnegative once dimensions count from their lower bound.
     fn shifted_is_nonnegative(&self, facts: &Facts) -> bool {
         // Dimensions nested in other atoms stay: the facts bound those atoms.
@@ -245,7 +259,7 @@ impl Poly {
             shifted += product;
         }
         let nonnegative = |atom: &Atom| match atom {
-            Atom::Dim(dim) => facts.dims.contains_key(dim),
+            Atom::Dim(dim) => facts.dims.contains_key(dim) || Facts::is_difference(*dim),
             other => other.interval(facts).lo >= 0,
         };
         shifted.terms.iter().all(|(atoms, value)| *value >= 0 && atoms.iter().all(nonnegative))

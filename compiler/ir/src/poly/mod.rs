@@ -15,6 +15,7 @@
 
 mod divide;
 mod facts;
+mod lower_ends;
 mod ops;
 mod print;
 #[cfg(test)]

@@ -24,7 +24,7 @@ use crate::record::{Effort, Tier};
 use tvmtune_cpu::rust;
 use tvmtune_cpu::vector::{Count, TableEntry, VectorCode};
 use tvmtune_cpu::{Generated, generate};
-use tvmtune_ir::dag::{Dag, Dim, TensorId};
+use tvmtune_ir::dag::{Dag, Dim, TensorId, dims};
 use tvmtune_ir::poly::{Atom, Interval, Poly};
 use tvmtune_ir::target::{Isa, Target};
 use tvmtune_schedule::nest::{self, Nest};
@@ -110,14 +110,16 @@ fn place(dag: &Dag, ranges: &[Interval]) -> String {
     if ranges.is_empty() { "always".to_owned() } else { ranges.join(", ") }
 }
 
-/// Combines the buckets of all dynamic dimensions, the first one varying slowest.
-pub fn buckets(by_dim: &[Vec<Interval>]) -> Vec<Vec<Interval>> {
-    by_dim.iter().fold(vec![Vec::new()], |combinations, buckets| {
+/// Combines the buckets of all dynamic dimensions, the first one varying slowest, as far as there are
+/// launches in them.
+pub fn buckets(dag: &Dag, by_dim: &[Vec<Interval>]) -> Vec<Vec<Interval>> {
+    let all = by_dim.iter().fold(vec![Vec::new()], |combinations, buckets| {
         let extended = |it: Vec<Interval>| {
             buckets.iter().map(move |bucket| [it.as_slice(), &[*bucket]].concat())
         };
         combinations.into_iter().flat_map(extended).collect()
-    })
+    });
+    all.iter().filter_map(|it| dims::narrowed(&dag.dims, it)).collect()
 }
 
 /// Returns the name of the plan of a workload for `buckets` of its dimensions, and of its file, less
@@ -326,7 +328,7 @@ mod tests {
         }";
 
     fn ranges() -> Vec<Vec<Interval>> {
-        buckets(&[vec![Interval::point(1), Interval { lo: 2, hi: 40 }]])
+        vec![vec![Interval::point(1)], vec![Interval { lo: 2, hi: 40 }]]
     }
 
     /// The bytes that the data directives of a naked function stand for.
@@ -400,7 +402,7 @@ mod tests {
 
     #[test]
     fn plans_of_other_buckets_have_other_names() {
-        let whole = buckets(&[vec![Interval { lo: 1, hi: 40 }]]);
+        let whole = [vec![Interval { lo: 1, hi: 40 }]];
         assert_ne!(plan_name("ab", &whole), plan_name("ab", &ranges()));
         assert_eq!(plan_name("ab", &ranges()), plan_name("ab", &ranges()));
         assert!(plan_name("ab", &[Vec::new()]).starts_with("ab."));
@@ -409,7 +411,20 @@ mod tests {
     #[test]
     fn buckets_combine() {
         let [a, b, c] = [1, 2, 3].map(Interval::point);
-        assert_eq!(buckets(&[vec![a, b], vec![c]]), [[a, c], [b, c]]);
-        assert_eq!(buckets(&[]), [Vec::new()]);
+        let dag = |dims: &str| {
+            dsl::program(&format!(
+            "#[autotune(dims({dims}))] fn f(x: Tensor<f32, S>, y: Tensor<f32, T>) -> Tensor<f32, T> {{
+                compute(|t| x.get([t]).unwrap_or(y[[t]]))
+            }}"
+        )).unwrap()
+        };
+        let both = dag("S = 1..=9, T = 1..=9");
+        assert_eq!(buckets(&both, &[vec![a, b], vec![c]]), [[a, c], [b, c]]);
+        assert_eq!(buckets(&dag("S = 8, T = 8"), &[]), [Vec::new()]);
+        let above = dag("T = 1..=9, S = T..=9");
+        let ab = Interval { lo: 1, hi: 2 };
+        let found = buckets(&above, &[vec![ab, c], vec![a, Interval { lo: 2, hi: 9 }]]);
+        let to = |lo, hi| Interval { lo, hi };
+        assert_eq!(found, [[ab, a], [to(2, 2), to(2, 2)], [c, a], [c, to(2, 3)]]);
     }
 }

@@ -30,7 +30,7 @@ fn parts(plan: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::embed::{buckets, default_plan};
+    use crate::embed::default_plan;
     use tvmtune_ir::dsl;
     use tvmtune_ir::poly::Interval;
 
@@ -42,7 +42,7 @@ mod tests {
                 compute(|i| sum(0..K, |k| x[[i, k]]) * s)
             }",
         );
-        let ranges = buckets(&[[(1, 1), (2, 40)].map(|(lo, hi)| Interval { lo, hi }).to_vec()]);
+        let ranges = [(1, 1), (2, 40)].map(|(lo, hi)| vec![Interval { lo, hi }]);
         let plan = default_plan(&dag.unwrap(), &ranges);
         insta::assert_snapshot!(outline(&plan), @"
         // tvmtune plan, 0.1.0

@@ -137,23 +137,40 @@ impl<'a> Builder<'a> {
         if self.below(3) > 0 {
             return Poly::constant(value);
         }
-        let dim = DimId(self.dims.len() as u32);
         let (lo, hi) = match self.below(4) {
             0 => (value, value + self.below(9)),
             1 => (1, value),
             2 => (value, value),
             _ => (1, value + self.below(20)),
         };
-        self.dag.dims.push(Dim { name: format!("n{}", dim.0), range: Interval { lo, hi } });
+        self.dim(Interval { lo, hi }, None, value)
+    }
+
+    /// Makes a dynamic dimension, of that extent at the launch.
+    fn dim(&mut self, range: Interval, lower_end: Option<Poly>, value: i64) -> Poly {
+        let dim = DimId(self.dims.len() as u32);
+        self.dag.dims.push(Dim { name: format!("n{}", dim.0), range, lower_end });
         self.dims.push(value);
         Poly::dim(dim)
+    }
+
+    /// Makes room for `used`: at times more than that, known at launch, where it is dynamic.
+    fn capacity(&mut self, used: &Poly) -> Poly {
+        let position = (0..self.dims.len()).find(|n| *used == Poly::dim(DimId(*n as u32)));
+        let Some(position) = position.filter(|_| self.below(4) == 0) else { return used.clone() };
+        let (more, range) = (self.below(3), self.dag.dims[position].range);
+        let value = self.dims[position] + more + [0, 0, 1, 3, 8][self.below(5) as usize];
+        let hi = value.max(range.hi + more) + self.below(9);
+        let end = used.clone() + more.into();
+        self.dim(Interval { lo: range.lo + more, hi }, Some(end), value)
     }
 
     fn param(&mut self, name: &str, dtype: DType, shape: &[&Poly]) -> TensorId {
         let constant = shape.iter().all(|it| it.as_constant().is_some());
         let weight = constant && self.below(2) == 0;
         let kind = if weight { TensorKind::Weight } else { TensorKind::Input };
-        self.tensor(name, dtype, shape, kind)
+        let shape: Vec<Poly> = shape.iter().map(|it| self.capacity(it)).collect();
+        self.tensor(name, dtype, &shape.iter().collect::<Vec<_>>(), kind)
     }
 
     fn tensor(&mut self, name: &str, dtype: DType, shape: &[&Poly], kind: TensorKind) -> TensorId {

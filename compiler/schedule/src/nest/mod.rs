@@ -29,9 +29,9 @@ pub(crate) mod tests;
 
 use crate::{Layout, LoopKind, Threads};
 use tvmtune_ir::dag::{
-    BinaryOp, CompareOp, DType, Dim, Expr, Reducer, Scalar, ScalarId, TensorId, Types,
+    BinaryOp, CompareOp, DType, Dim, Expr, Reducer, Scalar, ScalarId, TensorId, Types, dims,
 };
-use tvmtune_ir::poly::{DimId, Facts, Poly, VarId};
+use tvmtune_ir::poly::{Facts, Poly, VarId};
 
 pub use constant_dims::fold_constant_dims;
 pub use lower::lower;
@@ -148,13 +148,9 @@ impl<S, T> Nest<S, T> {
         &self.buffers[tensor.0 as usize]
     }
 
-    /// The ranges of the dynamic dimensions.
+    /// The ranges of the dynamic dimensions, and their lower ends.
     pub fn facts(&self) -> Facts {
-        let mut facts = Facts::default();
-        for (n, dim) in self.dims.iter().enumerate() {
-            facts.bound_dim(DimId(n as u32), dim.range);
-        }
-        facts
+        dims::facts(&self.dims)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::error::{ErrorKind, ScheduleError, refuse_if};
 use crate::{Attach, Instruction, Schedule, Stage, StageId};
-use tvmtune_ir::dag::{Compute, ComputeAxis, Expr, TensorId};
+use tvmtune_ir::dag::{Compute, ComputeAxis, Expr, Subscript, TensorId};
 use tvmtune_ir::poly::{Poly, VarId};
 
 impl Schedule {
@@ -40,7 +40,7 @@ impl Schedule {
         let index = (0..origin.shape.len() as u32).map(|it| Poly::var(VarId(it)));
         let compute = Compute {
             tensor: copy,
-            axes: axes_of(&origin.shape),
+            axes: axes_of(&self.read_extents(tensor, reader)),
             n_spatial: origin.shape.len(),
             reducer: None,
             body: Expr::read(tensor, index),
@@ -49,6 +49,35 @@ impl Schedule {
         redirect(&mut self.stage_mut(reader).compute.body, tensor, copy);
         self.trace.push(Instruction::CacheRead { tensor, reader });
         Ok(stage)
+    }
+
+    /// The extents of a tensor as far as a stage reads it: where it has room for more than is used,
+    /// zeros are in the copy beyond that, as for a tensor without room.
+    fn read_extents(&self, tensor: TensorId, reader: StageId) -> Vec<Poly> {
+        let mut extents = self.tensor(tensor).tensor.shape.clone();
+        if self.dag.dims.iter().all(|it| it.lower_end.is_none()) {
+            return extents;
+        }
+        let (facts, compute) = (self.dag.facts(), &self.stage(reader).compute);
+        for (n, extent) in extents.iter_mut().enumerate() {
+            let mut read = Vec::new();
+            compute.body.for_each_read(&mut |it, index| {
+                if it == tensor {
+                    let var = index.get(n).and_then(|it| match it {
+                        Subscript::Affine(poly) => poly.as_var(),
+                        Subscript::Value(_) => None,
+                    });
+                    read.push(var.map(|it| &compute.axes[it.0 as usize].extent));
+                }
+            });
+            if let [Some(first), rest @ ..] = read.as_slice()
+                && rest.iter().all(|it| *it == Some(*first))
+                && (extent.clone() - (*first).clone()).is_nonnegative(&facts)
+            {
+                *extent = (*first).clone();
+            }
+        }
+        extents
     }
 
     /// Splits a reduction from the write-back of its result; returns the stage that reduces. The

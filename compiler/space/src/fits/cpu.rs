@@ -40,10 +40,7 @@ pub fn fits(nest: &Nest, target: &CpuTarget) -> Result<(), Vec<ExceededLimit>> {
     for stmt in &nest.body {
         code.visit(stmt, &mut Vec::new());
     }
-    let mut facts = tvmtune_ir::poly::Facts::default();
-    for (n, dim) in nest.dims.iter().enumerate() {
-        facts.bound_dim(tvmtune_ir::poly::DimId(n as u32), dim.range);
-    }
+    let facts = nest.facts();
     let bytes = |shape: &[Poly]| {
         let extents = shape.iter().map(|it| it.interval(&facts).hi.max(0) as u64);
         extents.fold(4_u64, u64::saturating_mul)

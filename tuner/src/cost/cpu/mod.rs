@@ -12,7 +12,7 @@
 mod block;
 mod traffic;
 
-use tvmtune_ir::poly::{DimId, Facts, Poly, VarId};
+use tvmtune_ir::poly::{Facts, Poly, VarId};
 use tvmtune_ir::target::CpuTarget;
 use tvmtune_schedule::nest::{Nest, Statement, Stmt};
 use tvmtune_schedule::{LoopKind, Threads};
@@ -27,10 +27,7 @@ const EXPOSED: f64 = 0.3;
 
 /// Estimates the cycles of a nest on a target, at the largest extents of its dimensions.
 pub fn cycles(nest: &Nest, target: &CpuTarget) -> f64 {
-    let mut facts = Facts::default();
-    for (n, dim) in nest.dims.iter().enumerate() {
-        facts.bound_dim(DimId(n as u32), dim.range);
-    }
+    let facts = nest.facts();
     let threads = match nest.threads {
         Threads::One => 1.0,
         Threads::All => f64::from(target.threads.max(1)),

@@ -7,7 +7,7 @@ use super::cursor::{Cursor, Parsed, starts_with_digit};
 use crate::poly::{Atom, DimId, Facts, Poly, VarId};
 
 /// Indices, and numbers of elements, of larger magnitude are refused.
-pub(super) const MAX_MAGNITUDE: f64 = (1_u64 << 53) as f64;
+pub(crate) const MAX_MAGNITUDE: f64 = (1_u64 << 53) as f64;
 /// The nesting depth of quotients beyond which they are refused: proofs try each in several ways.
 const MAX_QUOTIENTS: usize = 6;
 /// The longest products and sums of indices.
@@ -102,7 +102,7 @@ impl Reader {
 }
 
 /// An upper bound of the magnitude of a term, and of all parts of it.
-pub(super) fn magnitude(poly: &Poly, facts: &Facts) -> f64 {
+pub(crate) fn magnitude(poly: &Poly, facts: &Facts) -> f64 {
     let atom = |it: &Atom| {
         let range = Poly::atom(it.clone()).interval(facts);
         (range.lo as f64).abs().max((range.hi as f64).abs()).max(1.0)

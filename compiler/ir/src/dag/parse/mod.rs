@@ -16,11 +16,11 @@ mod tests;
 use std::str::FromStr;
 
 use self::cursor::{Cursor, Parsed, starts_with_digit};
-use self::index::{MAX_MAGNITUDE, magnitude};
+pub(crate) use self::index::{MAX_MAGNITUDE, magnitude};
 use super::print::canonical;
 use super::{
     BinaryOp, CompareOp, Compute, ComputeAxis, ComputeId, DType, Dag, Dim, Expr, Scalar, ScalarId,
-    Subscript, Tensor, TensorId, TensorKind, UnaryOp, verify,
+    Subscript, Tensor, TensorId, TensorKind, UnaryOp, dims, verify,
 };
 use crate::poly::{DimId, Facts, Interval, Poly, VarId};
 
@@ -63,7 +63,9 @@ impl FromStr for Dag {
         match verify(&dag).first() {
             None => Ok(dag),
             Some(finding) => {
-                let before = 1 + dag.dims.len() + dag.scalars.len() + dag.params().count();
+                let n_ends = dag.dims.iter().filter(|it| it.lower_end.is_some()).count();
+                let declared = dag.dims.len() + n_ends + dag.scalars.len();
+                let before = 1 + declared + dag.params().count();
                 let line = finding.compute.map_or(1, |it| before + 1 + it.0 as usize);
                 Err(error(line)(finding.message.clone()))
             }
@@ -99,6 +101,9 @@ impl Reader {
         }
         if it.eat("dim d") {
             return self.dim(it);
+        }
+        if it.eat("where d") {
+            return self.lower_end(it);
         }
         if it.eat("scalar s") {
             let name = format!("s{}", it.position(self.dag.scalars.len())?);
@@ -137,7 +142,21 @@ impl Reader {
         }
         let range = Interval { lo, hi };
         self.facts.bound_dim(DimId(n as u32), range);
-        self.dag.dims.push(Dim { name: format!("d{n}"), range });
+        self.dag.dims.push(Dim { name: format!("d{n}"), range, lower_end: None });
+        Ok(())
+    }
+
+    /// `1 >= d0`
+    fn lower_end(&mut self, it: &mut Cursor<'_>) -> Parsed<()> {
+        let n = it.number()?;
+        it.expect(" >= ")?;
+        let end = self.poly(it)?;
+        let dim = usize::try_from(n).ok().and_then(|n| self.dag.dims.get_mut(n));
+        dim.ok_or_else(|| format!("there is no `d{n}` here"))?.lower_end = Some(end);
+        if let Some(mistake) = dims::mistake(&self.dag.dims) {
+            return Err(mistake);
+        }
+        self.facts = self.dag.facts();
         Ok(())
     }
 

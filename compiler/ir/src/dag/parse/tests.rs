@@ -31,7 +31,19 @@ t4: bool[7] = any(v1 < 8) ne(t3[v0, v1], 1e-5_f32)
 return t3, t4
 ";
 
-const SEEDS: [&str; 3] = [LINEAR, CONV, GATHER];
+const CAPACITY: &str = "tvmtune dag v1
+dim d0 in 1..=512
+dim d1 in 1..=2048
+dim d2 in 1..=2048
+where d1 >= d2
+where d2 >= ((d0 + 3)/(4))
+input t0: f32[d1, 4*d2]
+t1: f32[d2, d0] = t0[v0, v1]
+t2: f32[d1 - d2 + 1] = f32(index(v0))
+return t1
+";
+
+const SEEDS: [&str; 4] = [LINEAR, CONV, GATHER, CAPACITY];
 
 #[test]
 fn canonical_text_comes_back() {
@@ -66,6 +78,28 @@ fn errors_name_the_line_and_what_was_expected() {
     check(LINEAR, "return t3, t2\n", "", "line 8: not as canonical text has it");
     check(CONV, "2*v2 + v5 - 1", "v5 + 2*v2 - 1", "line 4: not as canonical text has it");
     check(GATHER, "((v1)/(2))", "((v1)/(0))", "line 5: `0` may be 0 or less");
+}
+
+#[test]
+fn lower_ends_grow_with_another_dimension() {
+    let grow = "the lower end of d2 does not grow with one other dimension";
+    for end in ["64 - d0", "d0*d0", "d0 + d1", "7", "((d0 + 3)%(4))", "(max(d0, 3))"] {
+        check(CAPACITY, "((d0 + 3)/(4))", end, &format!("line 6: {grow}"));
+    }
+    check(CAPACITY, "((d0 + 3)/(4))", "d1", "line 6: the lower end of d1 depends on itself");
+    check(CAPACITY, "d1 >= d2", "d1 >= d1", "line 5: the lower end of d1 depends on itself");
+    check(CAPACITY, "d1 >= d2", "d1 >= d7", "line 5: there is no `d7` here");
+    check(CAPACITY, "where d1", "where d7", "line 5: there is no `d7` here");
+    let none = "ranges hold extents of no launch";
+    check(CAPACITY, "d2 >= ((d0 + 3)/(4))", "d2 >= 8*d0", &format!("line 6: {none}"));
+    let text = CAPACITY.replace("where d1 >= d2\n", "");
+    assert!(text.parse::<Dag>().is_err(), "reads below `d2` may be out of bounds");
+    let many = |n: usize| -> String { (1..=n).map(|n| format!("where d{n} >= d0\n")).collect() };
+    let dims: String = (0..10).map(|n| format!("dim d{n} in 1..=9\n")).collect();
+    let dag = |n| format!("tvmtune dag v1\n{dims}{}t0: f32[] = 1.0_f32\nreturn t0\n", many(n));
+    assert!(dag(8).parse::<Dag>().is_ok());
+    let refused = "line 20: more than 8 dimensions have lower ends";
+    assert_eq!(dag(9).parse::<Dag>().unwrap_err().to_string(), refused);
 }
 
 #[test]
@@ -104,7 +138,7 @@ const WORDS: &str = "\
     0; 1; 2; 7; 63; 2147483647; 4611686018427387904; d0; d1; v0; v1; v2; s0; t0; t1; t2; \
     f16; i32; bool; sum; max; select; index; exp; add; div; eq; inf_f32; NaN_f32; -1_i32; \
     true_bool; ((v0)/(2)); ((v1)%(d0)); (min(v0, d0)); d0*d0*d0; 2147483647*v0*d0; input; \
-    weight; return; dim";
+    weight; return; dim; where; d2";
 
 /// Separators of words.
 fn is_between(it: char) -> bool {

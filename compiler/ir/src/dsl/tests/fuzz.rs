@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use crate::dag::{print, verify};
 use crate::dsl::{attribute, parse};
 
-const SEEDS: [&str; 6] = [
+const SEEDS: [&str; 7] = [
     "#[autotune(dims(M = 1..=512, N = 15, K = 38), buckets(M = [1, 16]), tol(rel = 1e-3), accum = f64)]
      pub fn f(x: Tensor<f32, M, K>, w: Weight<f16, N, K>, b: Weight<f32, { N * 2 }>, eps: f32) -> Tensor<f32, M, N> {
          let h = compute(|i, j| sum(0..K, |k| x[[i, k]] * w[[j, k]]) + b[[j]]);
@@ -31,6 +31,10 @@ const SEEDS: [&str; 6] = [
     "fn f() -> Tensor<f64> { compute(|| 1.0 + 2.5f64.powi(-3)) }",
     "#[autotune(dims(M = 1..=2))] fn f(x: Tensor<u8, M, M, { M * M + M / 3 }>) -> Tensor<i64, M> {
          compute(|i| x[[i, M - 1 - i, i * M + i]] as i64 + i + (M % 2) as i64)
+     }",
+    "#[autotune(dims(T = 1..=8, S = 2 * T + 1..=99, B = (S + 3) / 4..=64), buckets(S = [7]))]
+     fn f(x: Tensor<f32, S, { B * 4 }>) -> Tensor<f32, T> {
+         compute(|t| x[[t * 2, S - 1]] + sum(0..S - T, |k| x[[t, k + T]]))
      }",
 ];
 

@@ -17,8 +17,11 @@ struct Program(Dag);
 
 impl Program {
     fn new(name: &str, dims: &[(i64, i64)]) -> Self {
-        let dim =
-            |(lo, hi): &(i64, i64)| Dim { name: "m".into(), range: Interval { lo: *lo, hi: *hi } };
+        let dim = |(lo, hi): &(i64, i64)| Dim {
+            name: "m".into(),
+            range: Interval { lo: *lo, hi: *hi },
+            lower_end: None,
+        };
         Self(Dag {
             name: name.into(),
             dims: dims.iter().map(dim).collect(),
