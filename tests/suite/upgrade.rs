@@ -155,7 +155,11 @@ fn a_schedule_that_makes_other_code_is_replayed_until_it_is_measured_again() {
         let rows = rows.as_array().expect("a list").iter();
         rows.map(|it| it["tier"].as_str().expect("a text").to_owned()).collect()
     };
-    let is_searched = |bucket: &Bucket| bucket.schedules[0].source != Source::Default;
+    // By more than the noise of a busy machine: else the default schedule is as good.
+    let is_searched = |bucket: &Bucket| {
+        let default = bucket.schedules.iter().find(|it| it.source == Source::Default);
+        default.is_some_and(|it| bucket.schedules[0].clearly_beats(it))
+    };
     let n_searched = before.buckets.iter().filter(|it| is_searched(it)).count();
     let n_replayed = || status().iter().filter(|it| *it == "replayed").count();
     assert!(n_replayed() >= n_searched, "{:?}", status());

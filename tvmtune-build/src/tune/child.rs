@@ -154,8 +154,10 @@ mod tests {
     /// The output of a shell script within a limit; `None` if it was stopped.
     fn output(script: &str, limit_ms: u64) -> Option<String> {
         let mut command = Command::new("sh");
-        let mut child = command.args(["-c", script]).stdout(Stdio::piped()).spawn().unwrap();
-        let (status, text) = wait(&mut child, Duration::from_millis(limit_ms)).unwrap();
+        let mut child =
+            command.args(["-c", script]).stdout(Stdio::piped()).spawn().expect("there is a shell");
+        let (status, text) =
+            wait(&mut child, Duration::from_millis(limit_ms)).expect("it can be waited for");
         status.map(|_| text)
     }
 
