@@ -138,7 +138,7 @@ pub type Proposal = (Source, Schedule, Generated);
 ///
 /// # Errors
 ///
-/// Why there is no code.
+/// The reason why there is no code.
 pub fn compile_job(
     job: &Job,
     recipe: &Recipe<'_>,

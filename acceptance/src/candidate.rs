@@ -197,7 +197,7 @@ impl Candidate {
 ///
 /// # Errors
 ///
-/// Why it can't.
+/// The reason why there is no code, or why the code does not run there.
 pub fn generate(schedule: &Schedule, target: &GpuTarget) -> Result<Generated, String> {
     let generated = tvmtune_cuda::generate(schedule).map_err(|it| it.to_string())?;
     let misfits = fits(&generated.grid, target).err().unwrap_or_default();

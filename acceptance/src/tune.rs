@@ -145,7 +145,8 @@ fn say(event: &Event<'_>, n_wrong: &mut usize) {
             println!("{task}: {default:.2} us -> {best:.2} us, {} trials", result.trials);
         }
         Event::Warning { what } => println!("{what}"),
-        Event::Started { .. }
+        Event::Waiting { .. }
+        | Event::Started { .. }
         | Event::Default { .. }
         | Event::Trial { .. }
         | Event::Saved { .. } => {}

@@ -39,7 +39,7 @@ pub(crate) enum Command {
     Merge(Merge),
     /// Make records of earlier releases records of this one: what makes other code by now is measured
     Upgrade(Upgrade),
-    /// List records of kernels that no longer exist
+    /// List records of kernels that no longer exist, and what the cache has in vain
     Gc(Gc),
     /// Run an experiment: networks tuned in several ways, and what each way is worth
     Study(Study),

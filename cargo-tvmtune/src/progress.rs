@@ -39,6 +39,7 @@ impl Progress {
     /// Shows an event.
     pub(crate) fn on_event(&mut self, event: &Event<'_>) {
         match event {
+            Event::Waiting { waited, others } => return self.wait(*waited, others),
             Event::Started { n_tasks } => {
                 self.n_tasks = *n_tasks;
                 self.line(&format!("tuning {}", count(*n_tasks, "kernel")));
@@ -64,6 +65,18 @@ impl Progress {
         let Self { n_tasks, n_finished, n_trials, latest, .. } = self;
         let state = format!("{n_finished}/{n_tasks} kernels, {n_trials} trials; {latest}");
         if self.bar.is_hidden() && self.last.elapsed() >= HEARTBEAT {
+            self.line(&state);
+        }
+        self.bar.set_message(state);
+        self.bar.tick();
+    }
+
+    /// Shows that another process measures.
+    fn wait(&mut self, waited: Duration, others: &[String]) {
+        let whom = others.first().map_or("another process".to_owned(), |it| format!("`{it}`"));
+        let state = format!("waiting for {whom}, which is measuring: {} s", waited.as_secs());
+        let is_first = waited < Duration::from_millis(50);
+        if self.bar.is_hidden() && (is_first || self.last.elapsed() >= HEARTBEAT) {
             self.line(&state);
         }
         self.bar.set_message(state);

@@ -96,7 +96,7 @@ impl fmt::Display for Event {
     }
 }
 
-/// Why a kernel was stopped.
+/// The reason why a kernel was stopped.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{kernel}`: {kind}: {event}{}", Others(.others))]
 pub struct Fault {

@@ -189,7 +189,7 @@ fn numbers(dims: &[i64], numbers: &mut [u64]) {
     (numbers[6], numbers[7]) = (n.div_ceil(32), n.div_ceil(32));
 }
 
-/// That code for an architecture, as a cubin or as PTX; `None` without NVRTC.
+/// The code of the kernels above for an architecture, as a cubin or as PTX; `None` without NVRTC.
 fn image(arch: Arch, as_ptx: bool) -> Option<Image> {
     let as_ptx = as_ptx || has_fake_driver();
     let target = if as_ptx { arch.to_string().replace("sm", "compute") } else { arch.to_string() };

@@ -23,7 +23,7 @@ fn required(sandbox: &Sandbox, arguments: &[&str]) -> (String, bool) {
 }
 
 /// The names of the programs that have records.
-fn recorded(sandbox: &Sandbox) -> Vec<String> {
+pub(crate) fn recorded(sandbox: &Sandbox) -> Vec<String> {
     let folder = |it: &std::path::PathBuf| {
         it.parent().and_then(|it| it.file_name()).map(|it| it.to_string_lossy().into_owned())
     };

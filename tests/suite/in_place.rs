@@ -261,7 +261,7 @@ fn rows_are_replaced_in_place_on_gpus() {
             let total = compute(|d| sum(0..M, |i| y[[i, d]]));
             y = compute(|i, d| y[[i, d]] - total[[d]]);
         }";
-    // What both branches of a choice read, by one load.
+    // Both branches of a choice read the same element, by one load.
     let turn = rope
         .replace("rope(y: InOut<f32, M, H, D>", "turn(y: Tensor<f32, M, H, D>")
         .replace("s: Tensor<f32, M, 32>)", "s: Tensor<f32, M, 32>) -> Tensor<f32, M, H, D>")

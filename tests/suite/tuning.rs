@@ -27,7 +27,7 @@ const MATMUL: &str = "#[autotune(dims(M = 1..=48, N = 40, K = 56), buckets(M = [
         compute(|i, j| sum(0..K, |k| x[[i, k]] * w[[j, k]]))
     }";
 
-const SOFTMAX: &str = "#[autotune(dims(R = 37, D = 75))]
+pub(crate) const SOFTMAX: &str = "#[autotune(dims(R = 37, D = 75))]
     fn softmax(x: Tensor<f32, R, D>) -> Tensor<f32, R, D> {
         let m = compute(|r| max(0..D, |d| x[[r, d]]));
         let e = compute(|r, d| exp(x[[r, d]] - m[[r]]));
@@ -52,11 +52,11 @@ impl Machine {
         Some(Self { root: tempfile::tempdir().unwrap(), target: device::detect()? })
     }
 
-    fn cache(&self) -> Cache {
+    pub(crate) fn cache(&self) -> Cache {
         Cache::new(self.root.path())
     }
 
-    fn database(&self) -> Database {
+    pub(crate) fn database(&self) -> Database {
         let store = Store { kind: StoreKind::Cache, dir: self.cache().records() };
         Database::new(vec![store], Some(self.cache()))
     }
@@ -77,7 +77,7 @@ impl Machine {
         }
     }
 
-    fn tune(&self, workload: &Workload, options: &Options) -> (Summary, Vec<String>) {
+    pub(crate) fn tune(&self, workload: &Workload, options: &Options) -> (Summary, Vec<String>) {
         let mut events = Vec::new();
         let mut on_event = |it: Event<'_>| match it {
             Event::Started { n_tasks } => events.push(format!("started {n_tasks}")),
@@ -99,11 +99,11 @@ impl Machine {
         tune::run(workloads, options, &database, &exclusive, &mut |_| {}).unwrap()
     }
 
-    fn exclusive(&self) -> Exclusive {
+    pub(crate) fn exclusive(&self) -> Exclusive {
         Exclusive::acquire(&self.cache(), &self.target.key(), Duration::from_secs(60)).unwrap()
     }
 
-    fn get(&self, workload: &Workload) -> Lookup {
+    pub(crate) fn get(&self, workload: &Workload) -> Lookup {
         self.database().get(&workload.id, &workload.dag.name, &workload.text)
     }
 

@@ -3,7 +3,7 @@
 use std::fs;
 
 use tvmtune_plan::record::{Bucket, Entry, Record, Source};
-use tvmtune_tests::sandbox::{Said, Sandbox, said};
+use tvmtune_tests::sandbox::{Said, Sandbox, files, said};
 
 /// A record that release 0.1 wrote of [`SOURCE`].
 const FORMER: &str = include_str!("../../compiler/plan/src/fixtures/generator-1.toml");
@@ -64,9 +64,7 @@ fn a_schedule_whose_code_is_another_by_now_is_named_and_kept_as_it_was() {
     assert!(text.contains(&"0".repeat(64)), "{text}");
 }
 
-#[test]
-fn a_schedule_that_makes_other_code_is_replayed_until_it_is_measured_again() {
-    let source = "
+const LINEAR: &str = "
 use tvmtune_runtime::autotune;
 
 #[autotune(dims(M = 1..=64, N = 96, K = 64), buckets(M = [8, 64]))]
@@ -74,7 +72,68 @@ pub fn linear(x: Tensor<f32, M, K>, w: Weight<f32, N, K>) -> Tensor<f32, M, N> {
     compute(|i, j| sum(0..K, |k| x[[i, k]] * w[[j, k]]))
 }
 ";
-    let sandbox = Sandbox::new("sandbox", source);
+
+/// Changes the traces of the only record, as if an earlier release had made their code of others.
+fn change_traces(sandbox: &Sandbox) {
+    let path = sandbox.records().remove(0);
+    let text = fs::read_to_string(&path).expect("readable");
+    let mut record = Record::from_toml(&text).expect("a record");
+    for bucket in &mut record.buckets {
+        bucket.schedules.truncate(1);
+        let entry = &mut bucket.schedules[0];
+        (entry.source, entry.trace, entry.lineage) = (Source::Evolved, Vec::new(), Vec::new());
+    }
+    fs::write(&path, record.to_toml()).expect("writable");
+}
+
+#[test]
+fn kept_code_is_timed_beside_that_of_now_and_what_is_damaged_is_named() {
+    let sandbox = Sandbox::new("sandbox", LINEAR);
+    let tvmtune = |arguments: &[&str]| {
+        let said = said(sandbox.command(env!("CARGO_BIN_EXE_tvmtune")).args(arguments));
+        assert_eq!(said.code, Some(0), "{said:?}");
+        said
+    };
+    let not_kept = "did not keep the earlier code of 2 kernels";
+    let rows = |said: &Said| said.out.lines().filter(|it| it.starts_with("linear")).count();
+    tvmtune(&["tune", "--trials", "8"]);
+    change_traces(&sandbox);
+    let compared = tvmtune(&["upgrade"]);
+    assert!(rows(&compared) >= 2 && !compared.out.contains(not_kept), "{compared:?}");
+    assert!(!compared.out.contains("recorded"), "{compared:?}");
+
+    change_traces(&sandbox);
+    let kept = files(&sandbox.cache().join("v1/code"));
+    assert!(kept.len() >= 2, "{kept:?}");
+    kept.iter().for_each(|it| fs::write(it, "damaged").expect("writable"));
+    let damaged = tvmtune(&["upgrade"]);
+    assert!(rows(&damaged) >= 2 && damaged.out.contains(not_kept), "{damaged:?}");
+    let is_named = |it: &&std::path::PathBuf| damaged.err.contains(&it.display().to_string());
+    assert!(kept.iter().filter(is_named).count() >= 2, "{damaged:?}");
+
+    // A sandbox that is gone has left what its builds registered.
+    let gone = sandbox.cache().join("v1/packages/gone-0123456789ab");
+    fs::create_dir_all(&gone).expect("writable");
+    let folder = sandbox.package().join("no-such-folder").display().to_string();
+    fs::write(gone.join("stamp"), folder + "\n").expect("writable");
+    sandbox.records().iter().for_each(|it| fs::remove_file(it).expect("it is there"));
+    let listed = tvmtune(&["gc"]);
+    assert!(listed.out.contains("1 folder in the cache of packages that are gone;"), "{listed:?}");
+    assert!(listed.out.contains("of code that no record names;"), "{listed:?}");
+    assert!(gone.exists() && !files(&sandbox.cache().join("v1/code")).is_empty());
+    let removed = tvmtune(&["gc", "--apply"]);
+    assert!(removed.out.contains("of code that no record names removed"), "{removed:?}");
+    assert!(!gone.exists() && files(&sandbox.cache().join("v1/code")).is_empty());
+    let packages = fs::read_dir(sandbox.cache().join("v1/packages")).into_iter().flatten();
+    let n_before = packages.count();
+    assert!(!tvmtune(&["gc", "--apply"]).out.contains("packages that are gone"));
+    let packages = fs::read_dir(sandbox.cache().join("v1/packages")).into_iter().flatten();
+    assert_eq!(packages.count(), n_before, "the folder of a package that exists stays");
+}
+
+#[test]
+fn a_schedule_that_makes_other_code_is_replayed_until_it_is_measured_again() {
+    let sandbox = Sandbox::new("sandbox", LINEAR);
     let tvmtune = |arguments: &[&str]| {
         let said = said(sandbox.command(env!("CARGO_BIN_EXE_tvmtune")).args(arguments));
         assert_eq!(said.code, Some(0), "{said:?}");
@@ -96,7 +155,11 @@ pub fn linear(x: Tensor<f32, M, K>, w: Weight<f32, N, K>) -> Tensor<f32, M, N> {
         let rows = rows.as_array().expect("a list").iter();
         rows.map(|it| it["tier"].as_str().expect("a text").to_owned()).collect()
     };
-    let is_searched = |bucket: &Bucket| bucket.schedules[0].source != Source::Default;
+    // By more than the noise of a busy machine: else the default schedule is as good.
+    let is_searched = |bucket: &Bucket| {
+        let default = bucket.schedules.iter().find(|it| it.source == Source::Default);
+        default.is_some_and(|it| bucket.schedules[0].clearly_beats(it))
+    };
     let n_searched = before.buckets.iter().filter(|it| is_searched(it)).count();
     let n_replayed = || status().iter().filter(|it| *it == "replayed").count();
     assert!(n_replayed() >= n_searched, "{:?}", status());

@@ -1,4 +1,4 @@
-//! What is passed is checked by type: the errors point at the argument.
+//! Arguments are checked by type: the errors point at the argument.
 
 use tvmtune_runtime::{Cpu, Weight, autotune};
 

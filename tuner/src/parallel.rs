@@ -62,7 +62,7 @@ pub fn on_threads<T: Sync, R: Send>(
 ///
 /// # Errors
 ///
-/// That of the consumer, which then stops.
+/// The error of the consumer, which then stops.
 ///
 /// # Panics
 ///

@@ -118,7 +118,9 @@ impl<'a> Build<'a> {
     ) -> bool {
         let lacks_code = |it: &OpReport| !it.missing_archs.is_empty();
         let reports = self.counted(reports);
+        // The user waits for an error, and one of the two kernels is a mistake.
         self.resolution.mode == Mode::Tune
+            && !self.package.has_clash
             && (reports.iter().any(wants_tuning)
                 || self.wants_gpu(lookups) && (gpu.is_none() || reports.iter().any(lacks_code)))
     }

@@ -7,6 +7,7 @@ use std::str::FromStr;
 
 use proc_macro2::TokenStream;
 use quote::ToTokens;
+use sha2::{Digest, Sha256};
 use tvmtune_ir::dag::{Dag, print};
 use tvmtune_ir::dsl::{self, Instance, Residence, Tolerance};
 use tvmtune_ir::poly::Interval;
@@ -120,6 +121,13 @@ impl Op {
         &self.dag.name
     }
 
+    /// Returns the first digits of a hash of the program and its buckets.
+    fn digest(&self) -> String {
+        let hash = Sha256::digest(self.plan_name());
+        let digits: String = hash.iter().map(|it| format!("{it:02x}")).collect();
+        digits[..NAME_DIGITS].to_owned()
+    }
+
     /// Gives the op another name.
     fn rename(&mut self, name: String) {
         self.dag.name.clone_from(&name);
@@ -127,11 +135,22 @@ impl Op {
     }
 }
 
-/// Gives ops of one name the names of the modules around them, so that each has its own.
+/// Digits of an identity in the name of an op that nothing else tells from another one.
+const NAME_DIGITS: usize = 6;
+
+/// Gives ops of one name the names of the modules around them, so that each has its own. An expansion
+/// does not show modules: ops that have one name even so are told apart by what they compute.
 pub fn tell_apart(ops: &mut [Op]) {
+    rename_namesakes(ops, |op| op.path.clone());
+    rename_namesakes(ops, |op| format!("{}_{}", op.path, op.digest()));
+}
+
+/// Gives each op of which another one has the name a new one.
+fn rename_namesakes(ops: &mut [Op], name: impl Fn(&Op) -> String) {
     let names: Vec<String> = ops.iter().map(|it| it.name().to_owned()).collect();
     for op in ops {
         if names.iter().filter(|it| *it == op.name()).count() > 1 {
+            op.path = name(op);
             op.rename(op.path.clone());
         }
     }

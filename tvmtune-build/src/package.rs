@@ -30,6 +30,8 @@ pub struct Package {
     pub watched: BTreeSet<PathBuf>,
     /// Source files that don't exist yet.
     pub missing: BTreeSet<PathBuf>,
+    /// True if the compiler will refuse the sources, for two kernels of one name in one module.
+    pub has_clash: bool,
 }
 
 impl Package {
@@ -57,6 +59,7 @@ impl Package {
             ops,
             watched: scan.watched,
             missing: scan.missing,
+            has_clash: scan.has_clash,
         };
         let expanded = package.expanded_ops();
         package.ops.extend(expanded.into_iter().filter(|it| seen.insert(it.plan_name())));

@@ -140,8 +140,10 @@ fn lines(
     let mut lines: Vec<String> = now.clone().or_else(healed).into_iter().collect();
     lines.extend(tuning.warning());
     lines.extend(tuning.slower_records());
+    lines.extend(tuning.waited());
     let reports = build.counted(reports);
-    if build.resolution.mode != Mode::Require {
+    // A clash is for the compiler to report.
+    if build.resolution.mode != Mode::Require && !build.package.has_clash {
         lines.extend(report::warning(&reports, &build.resolution, tuning.trouble()));
         lines.extend(report::lacking(&reports));
     }

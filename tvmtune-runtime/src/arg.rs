@@ -19,7 +19,7 @@ pub trait Input<T: Element, Q: Queue = Cpu> {
     ///
     /// # Errors
     ///
-    /// Why a launch on this queue cannot read them; slices can always be read.
+    /// [`Unfit`] if a launch on this queue cannot read them; slices can always be read.
     fn elements<'a>(&'a self, queue: &'a Q) -> Result<Q::Elements<'a, T>, Unfit>;
 }
 

@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::raw::cuda::Arch;
 
-/// Why a kernel did not run, or did not finish.
+/// The reason why a kernel did not run, or did not finish.
 ///
 /// Every text names the kernel and the argument, and ends in what to do. In all variants `kernel` is
 /// the kernel's name and `arg` the argument's; `dim` and `shape` are as the program spells them; `call`
@@ -175,8 +175,8 @@ impl fmt::Display for DeviceKind {
     }
 }
 
-/// Why a launch cannot use what was passed for a tensor: the variant of [`Error`] of that name, which
-/// does not know yet which kernel and argument it is about.
+/// The reason why a launch cannot use what was passed for a tensor. Each becomes the variant of [`Error`]
+/// of the same name once the kernel and the argument are known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Unfit {

@@ -13,7 +13,7 @@ pub enum Isa {
     Avx2,
     /// x86-64 with AVX-512 F, BW, DQ and VL, and what [`Isa::Avx2`] has.
     Avx512,
-    /// That of CUDA devices of an architecture. No [`Cpu`](crate::Cpu) has it.
+    /// The instructions of CUDA devices of an architecture. No [`Cpu`](crate::Cpu) has it.
     Cuda(Arch),
 }
 

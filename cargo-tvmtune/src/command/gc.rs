@@ -1,11 +1,15 @@
-//! `cargo tvmtune gc`: shipped records whose kernel no longer exists, and compiled code of no record.
+//! `cargo tvmtune gc`: shipped records whose kernel no longer exists, compiled code of no record, and
+//! what the user's cache has of packages that are gone and of schedules that no record names.
 
-use std::path::PathBuf;
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
 
 use anstream::println;
 use anyhow::{Context, Result};
 use tvmtune_build::package::Package;
-use tvmtune_plan::database::{Database, Store, StoreKind};
+use tvmtune_plan::database::{Cache, CacheUse, Database, SearchDirs, Store, StoreKind};
+use tvmtune_tuner::measure::KeptCode;
 
 use crate::cli::Gc;
 use crate::render::count;
@@ -13,10 +17,19 @@ use crate::{Exit, workspace};
 
 pub(crate) fn run(arguments: &Gc) -> Result<Exit> {
     let packages = workspace::packages_of_any_features(&arguments.selection)?;
+    shipped(&packages, arguments.apply)?;
+    if let Some(cache) = Cache::discover() {
+        cached(&cache, &packages, arguments.apply)?;
+    }
+    Ok(Exit::Done)
+}
+
+/// Lists or removes what packages ship in vain.
+fn shipped(packages: &[Package], apply: bool) -> Result<()> {
     let orphans: Vec<PathBuf> = packages.iter().flat_map(orphans).collect();
     for path in &orphans {
         println!("{}", path.display());
-        if arguments.apply {
+        if apply {
             remove(path)?;
         }
     }
@@ -26,15 +39,53 @@ pub(crate) fn run(arguments: &Gc) -> Result<Exit> {
     if !files.is_empty() {
         found += &format!(" and {} of compiled code", count(files.len(), "file"));
     }
-    match (orphans.len(), arguments.apply) {
+    match (orphans.len(), apply) {
         (0, _) => println!("every record belongs to a kernel"),
         (_, true) => println!("{found} removed"),
         (_, false) => println!("{found} of no kernel; `cargo tvmtune gc --apply` removes them"),
     }
-    Ok(Exit::Done)
+    Ok(())
 }
 
-/// Files that are of no kernel, or of no use.
+/// Lists or removes what the user's cache has in vain; says nothing where that is nothing.
+fn cached(cache: &Cache, packages: &[Package], apply: bool) -> Result<()> {
+    let gone = cache.packages_gone();
+    for (folder, package) in &gone {
+        println!("{} (of `{}`, which is gone)", folder.display(), package.display());
+        if apply {
+            let failed = || format!("cannot remove `{}`", folder.display());
+            fs::remove_dir_all(folder).with_context(failed)?;
+        }
+    }
+    let named = artifacts(packages);
+    let code = KeptCode::new(cache).orphans(&|it| named.contains(it));
+    for path in &code {
+        println!("{}", path.display());
+        if apply {
+            remove(path)?;
+        }
+    }
+    let found = [
+        (gone.len(), "folder", "in the cache of packages that are gone"),
+        (code.len(), "file", "of code that no record names"),
+    ];
+    for (n, what, whose) in found.into_iter().filter(|it| it.0 > 0) {
+        let end = if apply { " removed" } else { "; `cargo tvmtune gc --apply` removes them" };
+        println!("{} {whose}{end}", count(n, what));
+    }
+    Ok(())
+}
+
+/// Returns the identities of all code that records of the cache and of these packages name.
+fn artifacts(packages: &[Package]) -> BTreeSet<String> {
+    let dirs = packages.iter().map(|it| it.search_dirs(CacheUse::Exclude));
+    let databases = dirs.chain([SearchDirs::default()]).map(|it| Database::discover(&it));
+    let records = databases.flat_map(|it| it.list()).filter_map(|(_, _, record)| record.ok());
+    let buckets = records.flat_map(|it| it.buckets);
+    buckets.flat_map(|it| it.schedules).map(|it| it.artifact).collect()
+}
+
+/// Returns files that are of no kernel, or of no use.
 fn orphans(package: &Package) -> Vec<PathBuf> {
     let store = Store { kind: StoreKind::Crate, dir: package.shipped() };
     let is_known = |workload: &str| package.ops.iter().any(|it| it.id.to_string() == workload);
@@ -52,11 +103,11 @@ fn orphans(package: &Package) -> Vec<PathBuf> {
 }
 
 /// Removes a file, and its folder if that was the last one in it.
-fn remove(path: &PathBuf) -> Result<()> {
-    std::fs::remove_file(path).with_context(|| format!("cannot remove `{}`", path.display()))?;
+fn remove(path: &Path) -> Result<()> {
+    fs::remove_file(path).with_context(|| format!("cannot remove `{}`", path.display()))?;
     if let Some(folder) = path.parent() {
         // Fails where others are left, which is as it should be.
-        let _ = std::fs::remove_dir(folder);
+        let _ = fs::remove_dir(folder);
     }
     Ok(())
 }

@@ -2,8 +2,10 @@
 //!
 //! First, schedules that still make the code that was measured get the identities of this release,
 //! with their times. Of the others the traces are replayed by builds, and their times say nothing: on
-//! the machine at hand they are verified, and timed beside the default schedule, and the best of both
-//! is recorded. No kernel gets slower by that; one that is slower than its record says is named.
+//! the machine at hand what they make now is verified, and timed beside the default schedule and the
+//! code of the earlier release, where this machine kept that. The best of this release is recorded.
+//! Where the earlier code is faster, a search follows; a kernel that stays slower is named, and its
+//! record counts as unfinished.
 
 use anstream::{print, println};
 use anyhow::{Result, bail};
@@ -26,8 +28,11 @@ use crate::records::{self, PackageRecords};
 use crate::render::{Table, count, latency};
 use crate::{Exit, workspace};
 
-/// The latency relative to what was recorded from which a kernel counts as slower.
+/// The latency relative to what was recorded from which a kernel counts as slower: times of different
+/// days differ by some percent.
 const SLOWER: f64 = 1.1;
+/// The latency relative to that of the earlier code, timed beside it, from which a kernel counts as faster.
+const FASTER: f64 = 0.97;
 
 /// A schedule whose code another release made.
 struct Replayed {
@@ -45,7 +50,7 @@ pub(crate) fn run(arguments: &Upgrade) -> Result<Exit> {
     if arguments.without_measuring {
         return Ok(Exit::Done);
     }
-    let mut slower = Vec::new();
+    let mut outcome = Outcome::default();
     let exit = for_each_device(&arguments.selection, None, |records, database, device| {
         let (replayed, summary) = match measure(records, database, device) {
             Ok(measured) => measured,
@@ -57,17 +62,29 @@ pub(crate) fn run(arguments: &Upgrade) -> Result<Exit> {
         };
         if !replayed.is_empty() {
             records.package.plan_again()?;
-            print!("{}", table(&replayed, &summary, &mut slower));
+            print!("{}", outcome.table(&replayed, &summary));
         }
         for (task, why) in &summary.skipped {
             println!("{task}: {why}");
         }
+        for task in &summary.unreached {
+            println!("{task}: not reached within the budget; run `cargo tvmtune upgrade` again");
+        }
         Ok(Exit::Done)
     })?;
-    if !slower.is_empty() {
-        println!("run `cargo tvmtune tune -k NAME` to search again where a kernel is slower");
-    }
+    outcome.print();
     Ok(exit)
+}
+
+/// The outcome for kernels whose code is another one by now.
+#[derive(Default)]
+struct Outcome {
+    /// Lines about kernels that the earlier code ran faster.
+    behind: Vec<String>,
+    /// The names of kernels that are slower than was recorded.
+    slower: Vec<String>,
+    /// The number of kernels whose earlier code this machine did not keep.
+    n_not_kept: usize,
 }
 
 /// Gives schedules that make the same code the identities of this release.
@@ -142,9 +159,10 @@ fn measure(
         Target::Gpu(_) => vec![device],
     };
     let package = &records.package.name;
-    // Recorded schedules and the default one are timed in any case; nothing else is tried.
-    let budget = Budget { trials: 1, ..Budget::COMMAND };
-    let (reuse, patience) = (Reuse::Compete, LOCK_LIMIT);
+    let (limits, variable) = (&records.package.config.budget, std::env::var("TVMTUNE_BUDGET").ok());
+    let budget = Budget::COMMAND.resolved(limits, variable.as_deref());
+    let budget = budget.unwrap_or(Budget::COMMAND.limited(limits));
+    let (reuse, patience) = (Reuse::CatchUp, LOCK_LIMIT);
     let request = Request { package, ops, device, targets, budget, reuse, patience };
     let mut progress = Progress::new();
     let summary = session::run(&request, database, &mut |event| progress.on_event(&event))?;
@@ -156,46 +174,86 @@ fn position(op: &Op, bucket: &[Interval]) -> Option<usize> {
     op.buckets.iter().position(|it| it == bucket)
 }
 
-/// Returns a row for each schedule that was measured; adds the names of slower kernels.
-fn table(replayed: &[Replayed], summary: &Summary, slower: &mut Vec<String>) -> Table {
-    let mut table =
-        Table::new(["kernel", "extents", "isa", "recorded", "now", "default", "verdict"]);
-    for it in replayed {
-        let ranges = |of: &TaskResult| -> Vec<Interval> {
-            of.task.dims.iter().map(|(_, range)| *range).collect()
-        };
-        let is_it = |of: &&TaskResult| {
-            of.task.program == it.name && of.task.platform == it.platform && ranges(of) == it.bucket
-        };
-        let Some(result) = summary.results.iter().find(is_it) else { continue };
-        let verdict = it.verdict(result);
-        if verdict.starts_with("slower") {
-            slower.push(it.name.clone());
+impl Outcome {
+    /// Returns a row for each schedule that was measured, and notes what became of it.
+    fn table(&mut self, replayed: &[Replayed], summary: &Summary) -> Table {
+        let header = ["kernel", "extents", "isa", "before", "now", "default", "verdict"];
+        let mut table = Table::new(header);
+        for it in replayed {
+            let Some(result) = summary.results.iter().find(|of| it.is_of(of)) else { continue };
+            let verdict = self.verdict(it, result);
+            let before_ns = result.former.map(|it| it.ns).or(it.recorded_ns);
+            table.row([
+                it.name.clone(),
+                it.extents.clone(),
+                it.platform.to_string(),
+                before_ns.map_or_else(|| "-".to_owned(), latency),
+                latency(result.best_ns),
+                latency(result.default_ns),
+                verdict,
+            ]);
         }
-        table.row([
-            it.name.clone(),
-            it.extents.clone(),
-            it.platform.to_string(),
-            it.recorded_ns.map_or_else(|| "-".to_owned(), latency),
-            latency(result.best_ns),
-            latency(result.default_ns),
-            verdict,
-        ]);
+        table
     }
-    table
+
+    /// Compares what is recorded now with the code of the earlier release, or else with its time.
+    fn verdict(&mut self, replayed: &Replayed, result: &TaskResult) -> String {
+        let Some(former) = result.former else { return self.verdict_by_record(replayed, result) };
+        let ratio = result.best_ns / former.ns;
+        if former.is_faster {
+            let (before, now) = (latency(former.ns), latency(result.best_ns));
+            self.behind.push(format!("{}: {before} before, {now} now", result.task));
+            return format!("slower, {ratio:.2}x");
+        }
+        if ratio < FASTER { format!("faster, {ratio:.2}x") } else { "as fast".to_owned() }
+    }
+
+    /// Compares multiples of the default schedule, where that was recorded, since clocks differ from day
+    /// to day.
+    fn verdict_by_record(&mut self, replayed: &Replayed, result: &TaskResult) -> String {
+        self.n_not_kept += 1;
+        let Some(recorded_ns) = replayed.recorded_ns else { return "measured".to_owned() };
+        let drift = replayed.default_ns.map_or(1.0, |it| result.default_ns / it);
+        let ratio = result.best_ns / (recorded_ns * drift.min(1.0));
+        match result.source {
+            _ if ratio > SLOWER => {
+                self.slower.push(replayed.name.clone());
+                format!("slower than recorded, {ratio:.2}x")
+            }
+            Source::Default => "the default is as fast as recorded".to_owned(),
+            _ => "as fast as recorded".to_owned(),
+        }
+    }
+
+    /// Says which kernels are slower, and what to do about it.
+    fn print(&self) {
+        let Self { behind, slower, n_not_kept } = self;
+        if *n_not_kept > 0 {
+            println!(
+                "this machine did not keep the earlier code of {}: compared with recorded times",
+                count(*n_not_kept, "kernel")
+            );
+        }
+        if !behind.is_empty() {
+            println!(
+                "the earlier code of {} is faster than all that was tried; their records count as \
+                 unfinished, and builds go on searching:",
+                count(behind.len(), "kernel")
+            );
+        }
+        behind.iter().for_each(|it| println!("  {it}"));
+        if !behind.is_empty() || !slower.is_empty() {
+            println!("run `cargo tvmtune tune -k NAME` to search again where a kernel is slower");
+        }
+    }
 }
 
 impl Replayed {
-    /// Compares what is recorded now with what was: as multiples of the default schedule, where that
-    /// was recorded, since clocks differ from day to day.
-    fn verdict(&self, result: &TaskResult) -> String {
-        let Some(recorded_ns) = self.recorded_ns else { return "measured".to_owned() };
-        let drift = self.default_ns.map_or(1.0, |it| result.default_ns / it);
-        let ratio = result.best_ns / (recorded_ns * drift.min(1.0));
-        match result.source {
-            _ if ratio > SLOWER => format!("slower, {ratio:.2}x"),
-            Source::Default => "the default is as fast".to_owned(),
-            _ => "as fast".to_owned(),
-        }
+    /// Tells if that is the result of this schedule's task.
+    fn is_of(&self, result: &TaskResult) -> bool {
+        let ranges: Vec<Interval> = result.task.dims.iter().map(|(_, range)| *range).collect();
+        result.task.program == self.name
+            && result.task.platform == self.platform
+            && ranges == self.bucket
     }
 }

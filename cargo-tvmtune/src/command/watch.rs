@@ -54,7 +54,12 @@ fn text(runs: &[Progress]) -> String {
         let budget = Duration::try_from_secs_f64(it.budget_seconds).unwrap_or_default();
         let time = format!("{} of at most {}", took(it.elapsed()), took(budget));
         let state = match it.phase {
-            Phase::Waiting => "waits for another run on this device".to_owned(),
+            Phase::Waiting => {
+                let (name, process, waited) = (&it.package, it.process, took(it.elapsed()));
+                return format!(
+                    "{name} (process {process}): waits for another run on this device; {waited}\n\n"
+                );
+            }
             Phase::Tuning => format!(
                 "{} of {} begun, {} finished, {}",
                 it.n_begun,

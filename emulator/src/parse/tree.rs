@@ -2,7 +2,7 @@
 
 use crate::registers::{Class, Slot};
 
-/// Why a text is not PTX that this crate knows.
+/// The error of a text that is not PTX, or not PTX that this crate knows.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("PTX line {line}: {message}")]
 pub struct ParseError {

@@ -22,7 +22,11 @@ pub struct Exclusive {
 #[derive(Debug, thiserror::Error)]
 pub enum ExclusiveError {
     /// Another process holds it.
-    #[error("another process has been measuring for {} s; try again when it is done", .0.as_secs())]
+    #[error(
+        "another process has been measuring for {} s; `cargo tvmtune watch` names it, try again when \
+         it is done",
+        .0.as_secs()
+    )]
     Busy(Duration),
     /// The operating system refused.
     #[error("cannot lock `{path}`: {source}")]
@@ -45,6 +49,20 @@ impl Exclusive {
         device: &DeviceKey,
         patience: Duration,
     ) -> Result<Self, ExclusiveError> {
+        Self::acquire_or_tell(cache, device, patience, &mut |_| ())
+    }
+
+    /// As [`Exclusive::acquire`]; `on_wait` is called again and again with the time waited so far.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Exclusive::acquire`].
+    pub fn acquire_or_tell(
+        cache: &Cache,
+        device: &DeviceKey,
+        patience: Duration,
+        on_wait: &mut dyn FnMut(Duration),
+    ) -> Result<Self, ExclusiveError> {
         let path = cache.locks().join(format!("{}.lock", device.0.replace(':', "_")));
         let failed = |source| ExclusiveError::Io { path: path.clone(), source };
         fs::create_dir_all(cache.locks()).map_err(failed)?;
@@ -58,7 +76,10 @@ impl Exclusive {
                 Err(TryLockError::WouldBlock) if start.elapsed() >= patience => {
                     return Err(ExclusiveError::Busy(start.elapsed()));
                 }
-                Err(TryLockError::WouldBlock) => thread::sleep(Duration::from_millis(50)),
+                Err(TryLockError::WouldBlock) => {
+                    on_wait(start.elapsed());
+                    thread::sleep(Duration::from_millis(50));
+                }
             }
         }
     }

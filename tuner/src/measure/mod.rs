@@ -8,6 +8,7 @@
 //! learns from it, and the best becomes a record.
 //!
 //! `protocol.rs` has the requests to the worker, `worker` their execution, `pool.rs` its supervision.
+//! `kept.rs` has the code that later releases run beside theirs.
 //!
 //! # Invariants
 //!
@@ -20,6 +21,7 @@
 mod exclusive;
 mod interface;
 mod job;
+mod kept;
 mod measurer;
 pub mod peaks;
 mod pool;
@@ -30,6 +32,7 @@ pub mod worker;
 pub use exclusive::{Exclusive, ExclusiveError};
 pub use interface::{Measure, MeasureError};
 pub use job::{CaseSpec, Job};
+pub use kept::{KeptCode, KeptError};
 pub use measurer::Measurer;
 pub use pool::WorkerCommand;
 pub use protocol::{Gpu, Policy};

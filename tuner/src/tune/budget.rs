@@ -63,18 +63,11 @@ impl FinalPlan {
     /// Plans as many candidates and rounds as fit into the share of the time that was spent on
     /// searching. A single candidate, the default schedule, needs no ranking.
     pub(super) fn new(searching: Duration, candidates: Candidates) -> Self {
-        let Candidates { n, n_unverified, launch_ns, min_sample_ns } = candidates;
+        let n = candidates.n;
         if n < 2 {
             return Self { n_finalists: n, rounds: 0, time: Duration::ZERO };
         }
-        // Each round warms up and takes a sample.
-        let round_ns = 2.0 * launch_ns.max(min_sample_ns);
-        let verify_ns = VERIFY_LAUNCHES * launch_ns + VERIFY_NS;
-        let time = |n_finalists: usize, rounds: usize| {
-            let n_unverified = n_unverified.min(n_finalists);
-            let timing_ns = n_finalists as f64 * rounds as f64 * round_ns;
-            Duration::from_nanos((n_unverified as f64 * verify_ns + timing_ns) as u64)
-        };
+        let time = |n_finalists: usize, rounds: usize| candidates.time(n_finalists, rounds);
         let allowed = searching.mul_f64(FINAL_SHARE);
         let (mut n_finalists, mut rounds) = (n, MAX_ROUNDS);
         while time(n_finalists, rounds) > allowed && rounds > MIN_ROUNDS {
@@ -84,6 +77,26 @@ impl FinalPlan {
             n_finalists -= 1;
         }
         Self { n_finalists, rounds, time: time(n_finalists, rounds) }
+    }
+
+    /// Plans all rounds of all candidates, whatever the search took: the ranking is the purpose.
+    pub(super) fn full(candidates: Candidates) -> Self {
+        let (n_finalists, rounds) = (candidates.n, if candidates.n < 2 { 0 } else { MAX_ROUNDS });
+        let time = if rounds == 0 { Duration::ZERO } else { candidates.time(n_finalists, rounds) };
+        Self { n_finalists, rounds, time }
+    }
+}
+
+impl Candidates {
+    /// Estimates the time of a final ranking.
+    fn time(self, n_finalists: usize, rounds: usize) -> Duration {
+        let Self { n_unverified, launch_ns, min_sample_ns, .. } = self;
+        // Each round warms up and takes a sample.
+        let round_ns = 2.0 * launch_ns.max(min_sample_ns);
+        let verify_ns = VERIFY_LAUNCHES * launch_ns + VERIFY_NS;
+        let timing_ns = n_finalists as f64 * rounds as f64 * round_ns;
+        let n_unverified = n_unverified.min(n_finalists) as f64;
+        Duration::from_nanos((n_unverified * verify_ns + timing_ns) as u64)
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use tvmtune_ir::poly::Interval;
 use tvmtune_ir::target::Platform;
@@ -24,6 +25,13 @@ pub struct TaskName {
 /// An event of a run.
 #[derive(Clone, Debug)]
 pub enum Event<'a> {
+    /// Another run measures on the device.
+    Waiting {
+        /// The time waited so far.
+        waited: Duration,
+        /// The packages of runs that measure now, on any device.
+        others: &'a [String],
+    },
     /// Tuning begins.
     Started {
         /// The number of tasks.
@@ -97,6 +105,8 @@ pub struct TaskResult {
     pub found_ns: Option<f64>,
     /// The latency of the schedule that the crate ships, if it ships one for these ranges.
     pub shipped_ns: Option<f64>,
+    /// The code of the earlier release that recorded a schedule, if it was kept and timed beside the best.
+    pub former: Option<FormerCode>,
     /// The strategy that proposed the best.
     pub source: Source,
     /// Candidates measured, in this session and in earlier ones.
@@ -107,6 +117,15 @@ pub struct TaskResult {
     pub times: TimeSpent,
     /// Candidates that failed in this session.
     pub failures: u64,
+}
+
+/// Code of an earlier release, timed beside the best schedule.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct FormerCode {
+    /// Its latency.
+    pub ns: f64,
+    /// True if it is faster than the best schedule, beyond noise.
+    pub is_faster: bool,
 }
 
 impl fmt::Display for TaskName {

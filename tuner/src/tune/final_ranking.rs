@@ -30,9 +30,7 @@ impl Session {
         }
         self.set_up(ctx)?;
         let mut finalists = self.verified(plan.n_finalists, ctx)?;
-        let jobs: Vec<_> = finalists.iter().map(|it| &it.job).collect();
-        let policy = self.task.builder.policy();
-        let Ok(timings) = ctx.measurer.compare(&jobs, plan.rounds, &policy)? else {
+        let Some(timings) = self.compare(&finalists, plan.rounds, ctx)? else {
             return Ok(Vec::new());
         };
         for (it, timing) in finalists.iter_mut().zip(timings) {

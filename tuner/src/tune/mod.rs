@@ -5,7 +5,8 @@
 //!
 //! `tuner.rs` runs the loop, and `scheduler.rs` allocates the budget to tasks. Of one task, `session.rs`
 //! is the state, `open.rs` the beginning, `round.rs` a batch of trials, `measurement.rs` one trial,
-//! `final_ranking.rs` the end, `save.rs` the record. `code.rs` builds candidates, `oracle.rs` computes
+//! `final_ranking.rs` the end, `former.rs` the comparison with code of earlier releases, `save.rs` the
+//! record. `code.rs` builds candidates, `oracle.rs` computes
 //! what they must return, `shared.rs` is what tasks share: a cost model, transfer sources, the oracle.
 //! `spent.rs` counts the time of all that.
 //!
@@ -27,6 +28,7 @@ mod gpu_code;
 mod drift;
 mod event;
 mod final_ranking;
+mod former;
 mod log;
 mod lower_bound;
 mod measurement;
@@ -49,10 +51,10 @@ mod tuner;
 pub use bench::{Bench, bench, verify};
 pub use budget::Budget;
 pub use code::BuilderError;
-pub use event::{Event, TaskName, TaskResult};
+pub use event::{Event, FormerCode, TaskName, TaskResult};
 pub use log::{Stage, Trial, replay, trials};
 pub use options::{Hardware, Options, Reuse};
-pub use progress::{Phase, Progress, ProgressFile, running};
+pub use progress::{Phase, Progress, ProgressFile, measuring, running};
 pub use recipe::{Recipe, Rules, Search, When};
 pub use spent::TimeSpent;
 pub use task::{Bucket, Tolerance, Workload};

@@ -74,6 +74,8 @@ impl Session {
             measured: BTreeMap::new(),
             shipped: None,
             replaced: BTreeSet::new(),
+            formers: Vec::new(),
+            only_catches_up: false,
             origins: BTreeMap::new(),
             drift: None,
             slowdown: 1.0,
@@ -136,6 +138,15 @@ impl Session {
         self.first_trial = self.trials;
     }
 
+    /// Searches only for a candidate as fast as code of an earlier release, with a budget of its own:
+    /// what other sessions spent does not count.
+    pub(super) fn only_catch_up(&mut self) {
+        self.only_catches_up = true;
+        self.trials_at_best = self.trials;
+        self.budget.trials += self.trials;
+        self.budget.per_task += self.spent_earlier;
+    }
+
     /// Returns the point of a trial, if the space still has it with the same trace.
     fn point(&self, trial: &Trial) -> Option<Point> {
         let sketch = self.space.sketches.iter().position(|it| it.name == trial.sketch)?;
@@ -166,6 +177,9 @@ impl Session {
                     if code.artifact != entry.artifact {
                         self.replaced.insert(entry.artifact.clone());
                     }
+                }
+                if code.as_ref().ok().is_none_or(|it| it.artifact != entry.artifact) {
+                    self.measure_former(&entry.artifact, ctx)?;
                 }
                 // A trace that replays becomes a point, so that it has neighbors.
                 let target = self.task.target();

@@ -44,6 +44,9 @@ pub enum Reuse {
     /// Recorded schedules of similar devices or other ranges are refined, with a small share of the
     /// budget, instead of a search.
     Refine,
+    /// Recorded schedules compete. A search follows only if the code that an earlier release made of
+    /// them is faster, and it ends once that is caught up with.
+    CatchUp,
     /// Records, trials and cost models of earlier sessions are ignored.
     Ignore,
 }

@@ -73,7 +73,7 @@ struct Speed {
     ns_per_operation: f64,
 }
 
-/// What to judge on: arguments drawn from a seed, within a time limit.
+/// The conditions of judging: arguments are drawn from a seed, and there is a time limit.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Judging {
     pub(super) seed: u64,

@@ -89,8 +89,10 @@ impl ProgressFile {
 
     /// Takes an event into account.
     pub fn on_event(&mut self, event: &Event<'_>) {
+        let before = self.progress.phase;
         self.progress.on_event(event);
-        if self.written.is_none_or(|it| it.elapsed() >= PAUSE) {
+        // Others that wait look for the run that measures.
+        if self.progress.phase != before || self.written.is_none_or(|it| it.elapsed() >= PAUSE) {
             self.write();
         }
     }
@@ -117,6 +119,10 @@ impl Progress {
         let us = |ns: f64| format!("{:.1} us", ns / 1e3);
         match event {
             Event::Started { n_tasks } => {
+                if self.phase == Phase::Waiting {
+                    // The budget is for what follows.
+                    self.started_unix_ms = unix_ms();
+                }
                 (self.phase, self.n_tasks) = (Phase::Tuning, self.n_tasks + n_tasks);
             }
             Event::Default { task, ns } => {
@@ -133,7 +139,7 @@ impl Progress {
                 self.latest = format!("{task}: {} -> {}", us(*from_ns), us(*to_ns));
             }
             Event::Finished { .. } => self.n_finished += 1,
-            Event::Saved { .. } | Event::Warning { .. } => {}
+            Event::Waiting { .. } | Event::Saved { .. } | Event::Warning { .. } => {}
         }
     }
 
@@ -150,6 +156,13 @@ impl Progress {
             && !Path::new("/proc").join(self.process.to_string()).exists();
         is_gone || age > STALE
     }
+}
+
+/// Returns the packages of runs of other processes that are past waiting.
+pub fn measuring(cache: &Cache) -> Vec<String> {
+    let others = running(cache).into_iter();
+    let others = others.filter(|it| it.phase == Phase::Tuning && it.process != process::id());
+    others.map(|it| it.package).collect()
 }
 
 /// Returns the progress of all runs, the oldest first; removes files that runs left behind.
@@ -186,7 +199,6 @@ mod tests {
         assert!(running(&cache).is_empty());
         let mut file = ProgressFile::new(&cache, "model", Duration::from_secs(60));
         assert_eq!(running(&cache), [file.progress.clone()]);
-        file.written = None;
         file.on_event(&Event::Started { n_tasks: 7 });
         let seen = running(&cache);
         assert_eq!((seen[0].phase, seen[0].n_tasks), (Phase::Tuning, 7));

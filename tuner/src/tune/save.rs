@@ -13,6 +13,10 @@ use super::options::Reuse;
 use super::session::{Candidate, Session, lines, tenths};
 use super::tuner::Tuner;
 
+/// The effort of a bucket in which code of an earlier release was faster than all candidates: the next
+/// build or `cargo tvmtune tune` goes on.
+const UNFINISHED: (u64, f64, bool) = (2, 0.0, false);
+
 impl Tuner<'_> {
     /// Records the best candidates of a session so far, or its final ranking.
     pub(super) fn save(
@@ -26,6 +30,8 @@ impl Tuner<'_> {
             Some(ranked) => ranked.iter().collect(),
             None => session.good.iter().filter(|it| it.is_verified).collect(),
         };
+        let former = ranked.and_then(<[_]>::first).and_then(|it| session.former_code(it));
+        let is_behind = former.is_some_and(|it| it.is_faster);
         let mut entries = entries(session, &candidates);
         let mut files = Files::default();
         let warning = match (ranked.and_then(<[_]>::first), entries.first_mut()) {
@@ -49,9 +55,12 @@ impl Tuner<'_> {
             let is_own = session.task.target() == options.device;
             let n_known = bucket.schedules.len();
             entries.first().into_iter().for_each(|it| bucket.drop_measured_otherwise(it));
+            let n_of_question = bucket.schedules.len();
             bucket.schedules.retain(|it| !session.replaced.contains(&it.artifact));
-            if is_own && bucket.schedules.len() < n_known {
-                // The search for another question does not count.
+            let lost_code = bucket.schedules.len() < n_of_question && session.formers.is_empty();
+            if is_own && (n_of_question < n_known || lost_code) {
+                // The search for another question does not count, nor one that found code which is gone,
+                // unless that is timed beside the code of now.
                 (bucket.trials, bucket.seconds, bucket.complete) = (0, 0.0, false);
             }
             if workload.weight != 1.0 {
@@ -70,6 +79,9 @@ impl Tuner<'_> {
                 bucket.supersede(session.task.platform(), entries, &was_measured);
             } else {
                 entries.into_iter().for_each(|it| bucket.add(it));
+            }
+            if is_own && is_behind {
+                (bucket.trials, bucket.seconds, bucket.complete) = UNFINISHED;
             }
         })?;
         if let Some(what) = warning {

@@ -33,10 +33,12 @@ pub(super) struct WaitingTask {
 }
 
 /// The records of a task.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Recorded {
     /// The tier of the best schedule.
     pub(super) tier: Tier,
+    /// The default schedule, if it was measured on this device for these ranges.
+    pub(super) default: Option<Entry>,
     /// The best schedules, without the default one.
     pub(super) entries: Vec<Entry>,
     /// True if the first of them was measured for these ranges, and is not of this user's cache.
@@ -179,10 +181,7 @@ mod tests {
         let builder = Builder::new(CpuTarget::generic(Isa::Avx2).into(), None).unwrap();
         let task = Task { share, ..Task::new(&workload, &[], &builder) };
         let effort = (trials, Duration::ZERO);
-        WaitingTask::new(
-            task,
-            Recorded { tier: Tier::Default, entries: Vec::new(), is_shipped: false, effort },
-        )
+        WaitingTask::new(task, Recorded { effort, ..Recorded::default() })
     }
 
     #[test]

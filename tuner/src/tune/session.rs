@@ -12,6 +12,7 @@ use tvmtune_schedule::Instruction;
 use super::budget::{Budget, Candidates, FinalPlan};
 use super::drift::DriftBaseline;
 use super::event::Event;
+use super::former::Former;
 use super::log::Trial;
 use super::oracle::Reference;
 use super::recipe::Recipe;
@@ -109,6 +110,10 @@ pub(super) struct Session {
     /// The identities of recorded code that another release made of its trace: the code that the trace
     /// makes now takes its place.
     pub(super) replaced: BTreeSet<String>,
+    /// The code that earlier releases made of recorded schedules.
+    pub(super) formers: Vec<Former>,
+    /// Set if a search is only for a candidate as fast as that.
+    pub(super) only_catches_up: bool,
     /// The origins of measured points.
     pub(super) origins: BTreeMap<Point, Origin>,
     pub(super) drift: Option<DriftBaseline>,
@@ -167,6 +172,7 @@ impl Session {
     /// Tells if the search is complete, or the budget spent but for the final ranking.
     pub(super) fn is_done(&self) -> bool {
         self.is_complete()
+            || self.only_catches_up && !self.is_behind_former()
             || self.trials >= self.budget.trials
             || self.spent + self.final_ranking_time() >= self.budget.per_task
     }
@@ -200,12 +206,15 @@ impl Session {
         let competing = self.good.iter().filter(may_win);
         let launches_ns = competing.clone().map(|it| it.timing.median_ns());
         let candidates = Candidates {
-            n: competing.clone().count(),
+            n: competing.clone().count() + self.formers.len(),
             n_unverified: competing.filter(|it| !it.is_verified).count(),
             launch_ns: launches_ns.fold(0.0, f64::max),
             min_sample_ns: self.task.builder.policy().min_sample_ns,
         };
-        FinalPlan::new(self.times.searching(), candidates)
+        match self.only_catches_up {
+            true => FinalPlan::full(candidates),
+            false => FinalPlan::new(self.times.searching(), candidates),
+        }
     }
 
     /// Estimates the time of the final ranking, and of judging the best on other arguments.

@@ -12,6 +12,7 @@ use super::recipe::{Recipe, When};
 use crate::cost::features::Features;
 use crate::cost::learned::{Analytic, Learned};
 use crate::cost::model::{CostModel, ModelError};
+use crate::measure::KeptCode;
 use crate::transfer::{TransferSource, TransferSources};
 
 /// The shared state of a run.
@@ -24,6 +25,8 @@ pub(super) struct Shared {
     load_error: Option<ModelError>,
     pub(super) sources: TransferSources,
     pub(super) oracle: Oracle,
+    /// The code of earlier records, if there is a cache.
+    pub(super) kept: Option<KeptCode>,
     n_tasks: usize,
     /// Threads that search.
     pub(super) n_threads: usize,
@@ -47,8 +50,8 @@ impl Shared {
             When::Never => TransferSources::default(),
             When::Once | When::Interleaved => TransferSources::from_database(database, &target),
         };
-        let oracle = Oracle::new();
-        Self { recipe, model, file, load_error, sources, oracle, n_tasks: 0, n_threads }
+        let (oracle, kept) = (Oracle::new(), database.cache().map(KeptCode::new));
+        Self { recipe, model, file, load_error, sources, oracle, kept, n_tasks: 0, n_threads }
     }
 
     /// Stores the model for the next run; returns a warning if that fails.

@@ -19,11 +19,11 @@ use super::open::Limits;
 use super::options::{Hardware, Options, Reuse};
 use super::recipe::Recipe;
 use super::scheduler::{self, Recorded, Step, TimeLeft, WaitingTask};
-use super::session::{Context, Session};
+use super::session::{Candidate, Context, Session};
 use super::shared::Shared;
 use super::spent::{Activity, TimeSpent};
 use super::task::{Task, Workload};
-use crate::measure::{Exclusive, Measure, MeasureError};
+use crate::measure::{Exclusive, KeptCode, Measure, MeasureError};
 
 /// The results of a run.
 #[derive(Clone, Debug, Default)]
@@ -117,6 +117,9 @@ pub fn run(
     if let Some(what) = tuner.shared.save_model() {
         (tuner.on_event)(Event::Warning { what });
     }
+    if let Some(kept) = &tuner.shared.kept {
+        kept.prune(KeptCode::MAX_BYTES);
+    }
     tuner.summary.times.total = tuner.clock.elapsed();
     Ok(tuner.summary)
 }
@@ -159,7 +162,7 @@ impl Tuner<'_> {
     fn waiting_task(&self, task: Task) -> WaitingTask {
         let (tier, effort) = (Tier::Default, (0, Duration::ZERO));
         if self.options.reuse == Reuse::Ignore {
-            let none = Recorded { tier, entries: Vec::new(), is_shipped: false, effort };
+            let none = Recorded { tier, effort, ..Recorded::default() };
             return WaitingTask::new(task, none);
         }
         let workload = &self.workloads[task.workload];
@@ -167,12 +170,14 @@ impl Tuner<'_> {
         let cold = operands::recorded(&task.cold, task.platform());
         let choices = lookup.choices(&self.device, &task.bucket, task.platform(), cold.as_deref());
         let others = choices.iter().filter(|it| it.entry.source != Source::Default);
-        let is_shipped = |it: &Choice<'_>| {
-            it.store != StoreKind::Cache && matches!(it.tier, Tier::Exact | Tier::SameIsa)
-        };
+        let is_measured = |it: &Choice<'_>| matches!(it.tier, Tier::Exact | Tier::SameIsa);
+        let is_default =
+            |it: &&Choice<'_>| it.entry.source == Source::Default && it.tier == Tier::Exact;
+        let is_shipped = |it: &Choice<'_>| it.store != StoreKind::Cache && is_measured(it);
         let is_shipped = others.clone().next().is_some_and(is_shipped);
         let recorded = Recorded {
             tier: choices.first().map_or(tier, |it| it.tier),
+            default: choices.iter().find(|it| is_default(it)).map(|it| it.entry.clone()),
             entries: others.take(KEPT_PER_ISA).map(|it| it.entry.clone()).collect(),
             is_shipped,
             // A bucket counts the effort for the first target.
@@ -244,8 +249,9 @@ impl Tuner<'_> {
         let limits = Limits { judging: self.judging_limit(&budget, n_others), budget };
         let logged = match self.options.reuse {
             Reuse::Ignore => Vec::new(),
-            Reuse::Compete | Reuse::Refine => trials(&self.log_path(workload)),
+            Reuse::Compete | Reuse::Refine | Reuse::CatchUp => trials(&self.log_path(workload)),
         };
+        let is_catching_up = self.options.reuse == Reuse::CatchUp;
         self.set_up = None;
         let (opened, times) = self.with_context(workload, |ctx| {
             let mut session = match Session::open(task, recipe, seed, limits, ctx)? {
@@ -253,7 +259,13 @@ impl Tuner<'_> {
                 Err(why) => return Ok(Err(why)),
             };
             session.resume(&logged, recorded.effort.1);
+            if is_catching_up {
+                session.only_catch_up();
+            }
             session.measure_recorded(&entries, recorded.is_shipped, ctx)?;
+            if let Some(default) = &recorded.default {
+                session.replace_default(default, ctx)?;
+            }
             Ok(Ok(session))
         })?;
         Ok(opened.map(|mut session| {
@@ -313,6 +325,7 @@ impl Tuner<'_> {
             default_ns: default.timing.typical_ns(),
             best_ns: best.timing.typical_ns(),
             shipped_ns: session.shipped_ns(&ranked),
+            former: session.former_code(best),
             source: best.source,
             trials: session.trials,
             seconds: session.spent.as_secs_f64(),
@@ -320,9 +333,18 @@ impl Tuner<'_> {
             failures: session.failures,
         };
         self.save(&session, Some(&ranked))?;
+        self.keep(&session, best);
         (self.on_event)(Event::Finished { task: &session.task.name, result: &result });
         self.summary.results.push(result);
         Ok(())
+    }
+
+    /// Keeps the code of the best candidate, beside which a later release times what it makes of the trace.
+    fn keep(&mut self, session: &Session, best: &Candidate) {
+        let kept = self.shared.kept.as_ref();
+        if let Some(Err(error)) = kept.map(|it| it.store(&best.job, &session.reference.cases)) {
+            (self.on_event)(Event::Warning { what: error.to_string() });
+        }
     }
 
     /// Calls `f` with the context of a session of that workload; returns its time by activity, too.

@@ -7,6 +7,8 @@
 //! there; `cargo tvmtune tune` has the same session.
 
 mod child;
+#[cfg(feature = "tune")]
+mod heartbeat;
 mod job;
 #[cfg(feature = "tune")]
 mod jobserver;
@@ -29,6 +31,9 @@ use crate::script::Script;
 pub use child::installed_tool;
 use job::{Answer, Job, SlowerRecord, Wanted};
 
+/// Seconds of waiting for another process from which a build says so.
+const WORTH_SAYING: f64 = 1.0;
+
 /// The result of tuning for a build.
 #[derive(Debug, Default)]
 pub(crate) struct Tuning {
@@ -46,7 +51,9 @@ impl Tuning {
     /// Tells if that op can't be tuned, with any budget.
     pub(crate) fn failed(&self, name: &str) -> bool {
         let Answer { trouble, failures, .. } = &self.answer;
-        (trouble.is_some() && !self.is_stopped) || failures.iter().any(|it| it.name == name)
+        // The next build may find the device free.
+        let is_over = trouble.is_some() && !self.is_stopped && !self.answer.is_busy;
+        is_over || failures.iter().any(|it| it.name == name)
     }
 
     /// Returns what stopped tuning before its budget was spent.
@@ -68,6 +75,21 @@ impl Tuning {
             "tvmtune: the shipped schedule of `{name}` takes {ratio:.1} times as long here as the \
              default one{more}; this build takes what it measured"
         ))
+    }
+
+    /// Returns the line about waiting for another build; `None` if there was nobody to wait for.
+    pub(crate) fn waited(&self) -> Option<String> {
+        let Answer { waited_seconds, waited_for, .. } = &self.answer;
+        let whom = match waited_for {
+            Some(name) => format!("`{name}`, which was being tuned"),
+            None => "another process that measured".to_owned(),
+        };
+        (*waited_seconds >= WORTH_SAYING).then(|| {
+            format!(
+                "tvmtune: waited {waited_seconds:.0} s for {whom}: kernels are timed one after the \
+                 other; that does not count against the budget"
+            )
+        })
     }
 
     /// Returns the line about ops that can't be tuned; `None` without any.

@@ -18,6 +18,7 @@ use tvmtune_tuner::tune::{
 };
 
 use super::child::ROLE_TUNE;
+use super::heartbeat::Heartbeat;
 use super::job::{Answer, Failure, Job, SlowerRecord, Wanted};
 use super::jobserver::HeldTokens;
 use crate::config::Budget;
@@ -63,6 +64,9 @@ pub enum SessionError {
 /// beyond what measurements of seconds differ by.
 const SLOWER: f64 = 1.1;
 
+/// The number of builds with the same budget that one waits for, at most.
+const MAX_BUILDS_AHEAD: u32 = 10;
+
 /// The seed of all random choices.
 const SEED: u64 = 1;
 
@@ -80,7 +84,10 @@ pub fn run(
     let cache = database.cache().ok_or(SessionError::NoCache)?;
     let clock = Instant::now();
     let mut progress = ProgressFile::new(cache, request.package, request.budget.total);
-    let exclusive = Exclusive::acquire(cache, &request.device.key(), request.patience)?;
+    let exclusive = wait_for_device(request, cache, &mut |event| {
+        progress.on_event(&event);
+        on_event(event);
+    })?;
     // The parent holds the token of this process. Cores that do not measure compile candidates for
     // the GPU.
     let _tokens = HeldTokens::acquire(n_cores() - 1, Duration::from_secs(10));
@@ -110,6 +117,22 @@ pub fn run(
     summary.times.waiting += waited;
     summary.times.total += waited;
     Ok(summary)
+}
+
+/// Takes the lock of the device; tells those who watch whom it waits for.
+fn wait_for_device(
+    request: &Request<'_>,
+    cache: &Cache,
+    on_event: &mut dyn FnMut(Event<'_>),
+) -> Result<Exclusive, ExclusiveError> {
+    let (mut others, mut looked) = (Vec::new(), None);
+    let mut on_wait = |waited: Duration| {
+        if looked.is_none_or(|it: Duration| waited >= it + Duration::from_secs(1)) {
+            (others, looked) = (tune::measuring(cache), Some(waited));
+        }
+        on_event(Event::Waiting { waited, others: &others });
+    };
+    Exclusive::acquire_or_tell(cache, &request.device.key(), request.patience, &mut on_wait)
 }
 
 /// Detects the first GPU of this machine, by a worker.
@@ -214,15 +237,20 @@ fn tune_job(job: &Job) -> Answer {
         [(&|| cpu().map(Target::from), &job.cpu), (&|| gpu().map(Target::from), &job.gpu)];
     let mut heartbeat = Heartbeat::new(job.budget.total);
     for (detect, wanted) in devices.into_iter().filter(|(_, wanted)| !wanted.is_empty()) {
-        let time_left = job.budget.total.saturating_sub(started.elapsed());
+        let measured = started.elapsed().saturating_sub(heartbeat.waited());
+        let time_left = job.budget.total.saturating_sub(measured);
         let budget = Budget { total: time_left, ..job.budget };
         let tuned = detect().and_then(|target| {
             let summary = tune_on(target, wanted, job, budget, &mut heartbeat);
-            summary.map_err(|it| it.to_string())
+            summary.map_err(|it| {
+                answer.is_busy |= matches!(it, SessionError::Exclusive(ExclusiveError::Busy(_)));
+                it.to_string()
+            })
         });
         let tuned = tuned.map(|summary| answer.add(&summary));
         answer.trouble = answer.trouble.or(tuned.err());
     }
+    (answer.waited_seconds, answer.waited_for) = heartbeat.into_waited();
     answer
 }
 
@@ -249,7 +277,7 @@ fn tune_on(
         budget,
         reuse: Reuse::Refine,
         // Other builds on this machine tune, too, each within such a budget.
-        patience: job.budget.total,
+        patience: job.budget.total.saturating_mul(MAX_BUILDS_AHEAD),
     };
     let database = Database::discover(&dirs);
     run(&request, &database, &mut |event| heartbeat.on_event(&event))
@@ -270,60 +298,5 @@ impl Answer {
             (ratio > SLOWER).then_some(SlowerRecord { name, ratio })
         };
         self.slower.extend(summary.results.iter().filter_map(slower));
-    }
-}
-
-/// Shows progress on the terminal of a build: cargo prints the output of a build script only after it
-/// has ended.
-struct Heartbeat {
-    terminal: Option<std::fs::File>,
-    started: Instant,
-    last: Instant,
-    budget: Duration,
-    n_tasks: usize,
-    n_begun: usize,
-    n_trials: u64,
-}
-
-impl Heartbeat {
-    /// The time between two messages.
-    const PAUSE: Duration = Duration::from_secs(10);
-
-    fn new(budget: Duration) -> Self {
-        let terminal = std::fs::File::options().write(true).open("/dev/tty").ok();
-        let started = Instant::now();
-        Self { terminal, started, last: started, budget, n_tasks: 0, n_begun: 0, n_trials: 0 }
-    }
-
-    /// Counts an event, and shows the progress now and then.
-    fn on_event(&mut self, event: &Event<'_>) {
-        match event {
-            Event::Started { n_tasks } => {
-                self.n_tasks += *n_tasks;
-                self.show();
-            }
-            Event::Default { .. } | Event::Skipped { .. } => self.n_begun += 1,
-            Event::Trial { .. } => self.n_trials += 1,
-            _ => {}
-        }
-        if self.last.elapsed() >= Self::PAUSE {
-            self.show();
-        }
-    }
-
-    /// Shows the progress.
-    fn show(&mut self) {
-        self.last = Instant::now();
-        let Self { terminal: Some(terminal), n_tasks, n_begun, n_trials, .. } = self else {
-            return;
-        };
-        let kernels = if *n_tasks == 1 { "kernel" } else { "kernels" };
-        let (spent, budget) = (self.started.elapsed().as_secs(), self.budget.as_secs());
-        // The terminal may be gone.
-        let _ = writeln!(
-            terminal,
-            "\r\x1b[K      Tuning {n_begun} of {n_tasks} {kernels}: {n_trials} schedules measured, \
-             {spent} s of at most {budget} s; `cargo tvmtune watch` says more"
-        );
     }
 }

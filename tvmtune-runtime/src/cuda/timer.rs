@@ -31,7 +31,7 @@ impl Batch {
     ///
     /// # Errors
     ///
-    /// That of the work, or [`Error::Cuda`].
+    /// The error of the work, or [`Error::Cuda`].
     pub fn record(
         stream: &Stream,
         work: impl FnOnce() -> Result<(), Error>,
@@ -92,7 +92,7 @@ impl Timer {
     ///
     /// # Errors
     ///
-    /// That of the work, also where it shows only now that it went wrong.
+    /// The error of the work, even if the driver reports it only now.
     pub fn time(&self, work: impl FnOnce() -> Result<(), Error>) -> Result<f64, Error> {
         self.start.record(&self.stream).map_err(failed("cuEventRecord"))?;
         work()?;

@@ -60,7 +60,7 @@ pub fn len(
 ///
 /// # Errors
 ///
-/// That of [`Unfit`].
+/// [`Unfit`] if the argument cannot be used.
 #[inline]
 pub fn fit<T>(
     kernel: &'static str,

@@ -142,7 +142,7 @@ impl<'a> Inner<'a> {
                     found.others.extend(all.into_iter().flat_map(Reads::all));
                     return;
                 };
-                // What both branches read is read in any case.
+                // A load that stands in both branches is made in any case.
                 let in_both = |it: &Load| if_so.vectors.contains(it) && if_not.vectors.contains(it);
                 found.vectors.extend(if_so.vectors.iter().filter(|it| in_both(it)).cloned());
                 let others = if_not.clone().all().filter(|it| !in_both(it));

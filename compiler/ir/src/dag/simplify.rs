@@ -78,7 +78,7 @@ fn forward_copies(dag: &mut Dag) {
         let Some(producer) = dag.producer(source) else { continue };
         let (from, to) = (dag.tensor(source), dag.tensor(compute.tensor));
         let is_replaced = |new: TensorId| dag.producer(new).is_none_or(|it| it <= id);
-        // What it reads is gone where the copy stands.
+        // The elements that it reads are replaced before the copy runs.
         let reads_replaced =
             dag.in_place().any(|(old, new)| dag.compute(producer).reads(old) && is_replaced(new));
         let alike = from.dtype == to.dtype && from.shape == to.shape && !reads_replaced;

@@ -213,7 +213,7 @@ impl Database {
     ///
     /// # Errors
     ///
-    /// That of the file, if it can't be read or written.
+    /// [`DatabaseError`] if the file can't be read or written.
     pub fn rewrite(
         &self,
         path: &Path,

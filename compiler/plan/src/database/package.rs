@@ -4,6 +4,7 @@
 //! go while nothing of the package changes, so whoever writes records for it touches the stamp, and
 //! the next cargo command plans anew.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -45,6 +46,12 @@ impl PackageCache {
         self.dir.join(STAMP)
     }
 
+    /// Returns the folder of the package that a stamp names; `None` without a stamp.
+    pub(super) fn manifest_dir_of(dir: &Path) -> Option<PathBuf> {
+        let text = fs::read_to_string(dir.join(STAMP)).ok()?;
+        Some(PathBuf::from(text.strip_suffix('\n')?))
+    }
+
     /// Creates the folder and the stamp, unless they exist. A new stamp is from long ago: cargo runs a
     /// script again if one of its inputs is younger than its last run.
     ///
@@ -74,7 +81,7 @@ impl PackageCache {
 
 #[cfg(test)]
 mod tests {
-    use std::fs::{self, File};
+    use std::fs::File;
     use std::time::Duration;
 
     use super::*;
@@ -87,6 +94,20 @@ mod tests {
         assert_ne!(dir("a/model"), dir("b/model"));
         assert_eq!(dir("a/model"), dir("a/model"));
         assert!(dir("a/model").to_string_lossy().contains("model-"));
+    }
+
+    #[test]
+    fn packages_are_gone_once_their_folder_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let (cache, model) = (Cache::new(folder.path()), folder.path().join("a model"));
+        fs::create_dir(&model).unwrap();
+        let package = cache.package(&model);
+        package.create().unwrap();
+        assert_eq!(cache.packages_gone(), []);
+        fs::remove_dir(&model).unwrap();
+        assert_eq!(cache.packages_gone(), [(package.dir().to_owned(), model)]);
+        fs::remove_file(package.stamp()).unwrap();
+        assert_eq!(cache.packages_gone(), [], "nobody knows whose it is");
     }
 
     #[test]

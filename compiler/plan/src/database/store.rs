@@ -131,6 +131,11 @@ impl Cache {
         self.root.join("compiled")
     }
 
+    /// Returns the folder of the code of recorded schedules, kept for later releases.
+    pub fn code(&self) -> PathBuf {
+        self.root.join("code")
+    }
+
     /// Returns the folder of the progress of runs, a file for each process.
     pub fn progress(&self) -> PathBuf {
         self.root.join("progress")
@@ -144,6 +149,16 @@ impl Cache {
     /// Returns the folder that belongs to the package whose manifest is in `manifest_dir`.
     pub fn package(&self, manifest_dir: &Path) -> PackageCache {
         PackageCache::new(&self.root.join("packages"), manifest_dir)
+    }
+
+    /// Returns the folders of packages whose own folder no longer exists, with that.
+    pub fn packages_gone(&self) -> Vec<(PathBuf, PathBuf)> {
+        let folders = folders_in(&self.root.join("packages")).into_iter();
+        let gone = folders.filter_map(|it| {
+            let manifest_dir = PackageCache::manifest_dir_of(&it)?;
+            (!manifest_dir.exists()).then_some((it, manifest_dir))
+        });
+        gone.collect()
     }
 
     /// Lets every package plan anew at its next build: for a change of records of any of them.

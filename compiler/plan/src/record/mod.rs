@@ -108,7 +108,7 @@ pub struct Provenance {
     pub tool: String,
     /// The machine, as its operating system describes it.
     pub host: String,
-    /// What the machine does at most.
+    /// The measured peaks of the machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peaks: Option<Peaks>,
 }
@@ -206,7 +206,7 @@ pub struct Measured {
 }
 
 /// The origin of a schedule, better ones first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Tier {
     /// Measured on this device, for these ranges of the dimensions.
     Exact,
@@ -215,6 +215,7 @@ pub enum Tier {
     /// Measured for other ranges of the dimensions. It may not apply: replay it and see.
     Transferred,
     /// Never measured.
+    #[default]
     Default,
 }
 

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What a machine does at most, as measured.
+/// The peaks of a machine, as measured: it computes and moves no more than this.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Peaks {

@@ -55,6 +55,8 @@ pub struct Scan {
     pub watched: BTreeSet<PathBuf>,
     /// Files that a `mod` names and that don't exist yet.
     pub missing: BTreeSet<PathBuf>,
+    /// True if a module or block has two annotated functions of one name, which the compiler refuses.
+    pub has_clash: bool,
 }
 
 /// One annotated function.
@@ -82,6 +84,9 @@ pub fn scan(manifest_dir: &Path, cfg: &Cfg) -> Scan {
             }
         }
         scan.missing.extend(tree.missing.iter().cloned());
+        let mut names = BTreeSet::new();
+        scan.has_clash |=
+            !found.iter().all(|it| names.insert((it.scope, it.item.sig.ident.clone())));
         for it in found.into_iter().filter(|it| !seen.contains(&it.file)) {
             let function = function(it, &root, &mut tree, &mut scan.watched);
             scan.functions.push(function);

@@ -38,7 +38,7 @@ pub(super) struct Tree {
     pub(super) missing: Vec<PathBuf>,
 }
 
-/// What names are looked up in.
+/// A module, in which names are looked up.
 pub(super) struct Module {
     pub(super) name: String,
     pub(super) parent: Option<ModuleId>,

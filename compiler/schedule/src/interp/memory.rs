@@ -39,7 +39,7 @@ struct Shadow {
     epoch: u32,
     /// The parallel index of that write.
     written_by: ParallelIndex,
-    /// That of the last read, and of an earlier one that it races with.
+    /// The parallel indices of the last read, and of an earlier read that it races with.
     read_by: [ParallelIndex; 2],
     /// The task that read last.
     reader: u32,

@@ -123,9 +123,9 @@ pub enum Factor {
     Fixed(u64),
     /// The value of a decision.
     Open(DecisionId),
-    /// That many times the value of a decision.
+    /// A multiple of the value of a decision.
     Times(u64, DecisionId),
-    /// That many times the values of all these decisions.
+    /// A multiple of the product of the values of some decisions.
     Product(u64, Vec<DecisionId>),
 }
 

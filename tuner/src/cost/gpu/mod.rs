@@ -129,7 +129,7 @@ pub fn estimate_at(grid: &Grid, target: &GpuTarget, dims: &[i64], known: &[u32])
 }
 
 impl Bound {
-    /// How many there are.
+    /// The number of variants.
     pub const COUNT: usize = Bound::Launch as usize + 1;
 }
 

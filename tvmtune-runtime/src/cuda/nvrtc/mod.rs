@@ -50,7 +50,8 @@ pub struct Compiled {
     pub log: String,
 }
 
-/// Why nothing was compiled. In all variants `name` is that of the file, and `log` that of NVRTC.
+/// The reason why nothing was compiled. In all variants `name` is the name of the file, and `log` the log
+/// of NVRTC.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NvrtcError {

@@ -61,7 +61,7 @@ pub(super) struct Arguments {
 /// The memory of a result.
 enum Output {
     Own(Allocation),
-    /// That of a parameter.
+    /// The result is stored in the memory of a parameter.
     Replaces(usize),
 }
 
