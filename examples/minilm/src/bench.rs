@@ -1,6 +1,7 @@
 //! `--bench`: latency at several lengths and batches, from ids on the host to embeddings there.
 
 use std::fmt;
+use std::str::FromStr;
 use std::time::Instant;
 
 use anyhow::{Result, ensure};
@@ -14,24 +15,64 @@ use tvmtune_runtime::Cpu;
 /// Measurements and their repetitions.
 #[derive(Args)]
 pub(crate) struct Options {
-    /// Sentences, and tokens of each
+    /// Sentences, and tokens of each; of sentences of several lengths those of the shortest and the
+    /// longest, such as `8x32-128`
     #[arg(
         long,
         value_name = "BxS",
         value_delimiter = ',',
-        default_value = "1x8,1x32,1x128,1x256,8x32,32x128",
-        value_parser = shape
+        default_value = "1x8,1x32,1x128,1x256,8x32,32x128"
     )]
-    shapes: Vec<(usize, usize)>,
+    shapes: Vec<Shape>,
     /// Rounds of one shape; in each, every contestant runs once, so that a slow moment hits all
     #[arg(long, value_name = "N", default_value = "15", value_parser = positive)]
     rounds: usize,
 }
 
-fn shape(text: &str) -> Result<(usize, usize), String> {
-    let parts = text.split_once('x');
-    let parts = parts.and_then(|(b, s)| Some((positive(b).ok()?, positive(s).ok()?)));
-    parts.ok_or_else(|| "expected sentences and tokens, such as `32x128`".to_owned())
+/// Sentences of a batch, whose lengths are spread evenly from the shortest to the longest.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Shape {
+    n_sentences: usize,
+    shortest: usize,
+    longest: usize,
+}
+
+impl FromStr for Shape {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let parse = || {
+            let (n_sentences, tokens) = text.split_once('x')?;
+            let (shortest, longest) = tokens.split_once('-').unwrap_or((tokens, tokens));
+            let [n_sentences, shortest, longest] = [n_sentences, shortest, longest].map(positive);
+            let shape = Self {
+                n_sentences: n_sentences.ok()?,
+                shortest: shortest.ok()?,
+                longest: longest.ok()?,
+            };
+            (shape.shortest <= shape.longest).then_some(shape)
+        };
+        parse().ok_or_else(|| {
+            "expected sentences and tokens, such as `32x128` or `8x32-128`".to_owned()
+        })
+    }
+}
+
+impl Shape {
+    fn batch(&self) -> Vec<Vec<u32>> {
+        let Self { n_sentences, shortest, longest } = *self;
+        let n_steps = n_sentences.saturating_sub(1).max(1);
+        let length = |n: usize| longest - n * (longest - shortest) / n_steps;
+        (0..n_sentences).map(|n| synthetic_sentence(n as u32, length(n))).collect()
+    }
+
+    /// Tokens of a sentence, as they are said on the command line.
+    fn tokens(&self) -> String {
+        match self.shortest == self.longest {
+            true => self.longest.to_string(),
+            false => format!("{}-{}", self.shortest, self.longest),
+        }
+    }
 }
 
 fn positive(text: &str) -> Result<usize, String> {
@@ -107,9 +148,8 @@ fn measure(
     reference: Option<&Model>,
 ) -> Result<Table> {
     let mut table = Table(Vec::new());
-    for &(n_sentences, n_tokens) in &options.shapes {
-        let batch: Vec<Vec<u32>> =
-            (0..n_sentences).map(|n| synthetic_sentence(n as u32, n_tokens)).collect();
+    for &shape in &options.shapes {
+        let batch = shape.batch();
         let expected = reference.map(|it| it.embed(&batch)).transpose()?;
         let mut times_ms = vec![Vec::with_capacity(options.rounds); implementations.len()];
         for round in 0..WARM_UP + options.rounds {
@@ -128,7 +168,7 @@ fn measure(
             times_ms.sort_by(f64::total_cmp);
             let device_ms = implementation.on_device.as_ref().map(|it| it(&batch)).transpose()?;
             let name = implementation.name;
-            table.0.push(Row { n_sentences, n_tokens, name, times_ms, device_ms });
+            table.0.push(Row { shape, name, times_ms, device_ms });
         }
     }
     Ok(table)
@@ -159,8 +199,7 @@ pub(crate) struct Table(Vec<Row>);
 
 /// The times of one implementation on one shape.
 struct Row {
-    n_sentences: usize,
-    n_tokens: usize,
+    shape: Shape,
     name: &'static str,
     /// Sorted.
     times_ms: Vec<f64>,
@@ -178,7 +217,9 @@ impl Table {
     pub(crate) fn to_json(&self) -> serde_json::Value {
         let row = |it: &Row| {
             json!({
-                "sentences": it.n_sentences, "tokens": it.n_tokens, "model": it.name,
+                "sentences": it.shape.n_sentences, "tokens": it.shape.longest,
+                "shortest": it.shape.shortest,
+                "model": it.name,
                 "median_ms": it.quantile(0.5), "p10_ms": it.quantile(0.1),
                 "p25_ms": it.quantile(0.25), "p75_ms": it.quantile(0.75),
                 "p90_ms": it.quantile(0.9), "device_ms": it.device_ms,
@@ -191,13 +232,15 @@ impl Table {
 
 impl fmt::Display for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "sentences  tokens  model      median ms      p25      p75  on the device")?;
+        write!(f, "sentences   tokens  model      median ms      p25      p75  on the device")?;
         for it in &self.0 {
             let [p25, median, p75] = [0.25, 0.5, 0.75].map(|q| it.quantile(q));
             write!(
                 f,
-                "\n{:>9}  {:>6}  {:<9} {median:>10.3} {p25:>8.3} {p75:>8.3}",
-                it.n_sentences, it.n_tokens, it.name
+                "\n{:>9}  {:>7}  {:<9} {median:>10.3} {p25:>8.3} {p75:>8.3}",
+                it.shape.n_sentences,
+                it.shape.tokens(),
+                it.name
             )?;
             if let Some(device_ms) = it.device_ms {
                 write!(f, " {device_ms:>14.3}")?;
@@ -238,19 +281,54 @@ mod candle {
         Ok(Some(Implementation { name: "candle", run, on_device: None }))
     }
 
-    /// Sentences of equal length, so no mask is needed.
     fn embed(model: &BertModel, sentences: &[Vec<u32>]) -> Result<Vec<Vec<f32>>> {
-        let ids = Tensor::new(sentences.to_vec(), &Device::Cpu)?;
-        let hidden = model.forward(&ids, &ids.zeros_like()?, None)?;
-        let pooled = hidden.mean(1)?;
+        let (batch, mask) = padded(sentences);
+        let ids = Tensor::new(batch, &Device::Cpu)?;
+        let is_padded = mask.iter().flatten().any(|it| *it == 0);
+        let mask = Tensor::new(mask, &Device::Cpu)?;
+        // Without padding no mask is needed, which takes time.
+        let hidden = model.forward(&ids, &ids.zeros_like()?, is_padded.then_some(&mask))?;
+        let pooled = match is_padded {
+            true => {
+                let mask = mask.to_dtype(DType::F32)?;
+                let total = hidden.broadcast_mul(&mask.unsqueeze(2)?)?.sum(1)?;
+                total.broadcast_div(&mask.sum_keepdim(1)?)?
+            }
+            false => hidden.mean(1)?,
+        };
         let length = pooled.sqr()?.sum_keepdim(1)?.sqrt()?;
         Ok(pooled.broadcast_div(&length)?.to_vec2()?)
+    }
+
+    /// Sentences padded to one length, and 1 where a token is no padding.
+    fn padded(sentences: &[Vec<u32>]) -> (Vec<Vec<u32>>, Vec<Vec<u32>>) {
+        let longest = sentences.iter().map(Vec::len).max().unwrap_or(0);
+        let pad = |it: &Vec<u32>| {
+            let (mut ids, mut mask) = (it.clone(), vec![1; it.len()]);
+            ids.resize(longest, 0);
+            mask.resize(longest, 0);
+            (ids, mask)
+        };
+        sentences.iter().map(pad).unzip()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn shapes_are_sentences_and_tokens() {
+        let lengths = |it: &str| -> Vec<usize> {
+            it.parse::<Shape>().unwrap().batch().iter().map(Vec::len).collect()
+        };
+        assert_eq!(lengths("2x7"), [7, 7]);
+        assert_eq!(lengths("3x32-128"), [128, 80, 32]);
+        assert_eq!(lengths("1x32-128"), [128]);
+        for wrong in ["", "3", "0x8", "3x", "3x8-", "3x8-4", "3x-8", "axb", "3x8x4"] {
+            assert!(wrong.parse::<Shape>().is_err(), "{wrong}");
+        }
+    }
 
     #[test]
     fn embeddings_agree_up_to_the_tolerance() {
