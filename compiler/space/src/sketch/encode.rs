@@ -23,7 +23,7 @@ impl Sketch {
     pub fn encode(&self, trace: &[Instruction]) -> Option<Encoded> {
         let none = self.decisions.iter().map(|it| vec![0.0; it.options.len()]).collect();
         let mut best = None;
-        self.follow(0, trace, Distances(none), &mut best);
+        self.follow(0, trace, Distances { of: none, products: Vec::new() }, &mut best);
         let (_, mut choices) = best?;
         self.settle_unrolling(&mut choices, trace);
         let is_exact = self.instructions(&choices) == trace;
@@ -72,10 +72,35 @@ impl Sketch {
             }
         }
         if rest.is_empty()
-            && let Some((distance, choices)) = distances.nearest(&self.default)
+            && let Some((distance, mut choices)) = distances.nearest(&self.default)
             && best.as_ref().is_none_or(|(it, _)| distance < *it)
         {
+            self.settle_products(&mut choices, &distances);
             *best = Some((distance, choices));
+        }
+    }
+
+    /// Decides what only products of several decisions show, given the others: the option that brings the
+    /// product nearest.
+    fn settle_products(&self, choices: &mut [u16], distances: &Distances) {
+        for (times, decisions, value) in &distances.products {
+            for decision in decisions.iter().filter(|it| distances.is_undecided(**it)) {
+                let product = |option: u16| {
+                    let chosen = |it: &DecisionId| match it == decision {
+                        true => option,
+                        false => choices[it.0 as usize],
+                    };
+                    let value_of = |it: &DecisionId| {
+                        let options = &self.decisions[it.0 as usize].options;
+                        options[usize::from(chosen(it))]
+                    };
+                    times * decisions.iter().map(value_of).product::<u64>()
+                };
+                let options = 0..self.decisions[decision.0 as usize].options.len() as u16;
+                let distance = |it: &u16| octaves(product(*it), *value);
+                let nearest = options.min_by(|a, b| distance(a).total_cmp(&distance(b)));
+                choices[decision.0 as usize] = nearest.unwrap_or_default();
+            }
         }
     }
 
@@ -131,13 +156,18 @@ impl Sketch {
         }
     }
 
-    /// Adds the distances of factors. A product has none: its decisions set factors of their own.
+    /// Adds the distances of factors. Those of products follow from decisions that set factors of their
+    /// own, as far as they do.
     fn add_factors(&self, factors: &[Factor], values: &[u64], distances: &mut Distances) {
         for (factor, value) in factors.iter().zip(values) {
             let (times, decision) = match factor {
                 Factor::Open(decision) => (1, *decision),
                 Factor::Times(times, decision) => (*times, *decision),
-                Factor::Fixed(_) | Factor::Product(..) => continue,
+                Factor::Fixed(_) => continue,
+                Factor::Product(times, decisions) => {
+                    distances.products.push((*times, decisions.clone(), *value));
+                    continue;
+                }
             };
             let options = &self.decisions[decision.0 as usize].options;
             distances.add(decision, |it| Some(octaves(times * options[it], *value)));
@@ -158,23 +188,34 @@ impl Step {
     }
 }
 
-/// For each decision, the distance of each option from the factors of the trace so far.
+/// The distances of decisions from the factors of the trace so far.
 #[derive(Clone)]
-struct Distances(Vec<Vec<f64>>);
+struct Distances {
+    /// For each decision, the distance of each option.
+    of: Vec<Vec<f64>>,
+    /// The factors that are a multiple of a product of decisions, with the multiplier and the value.
+    products: Vec<(u64, Vec<DecisionId>, u64)>,
+}
 
 impl Distances {
     /// Adds a distance to each option of a decision; `None` rules the option out.
     fn add(&mut self, decision: DecisionId, distance: impl Fn(usize) -> Option<f64>) {
-        for (option, it) in self.0[decision.0 as usize].iter_mut().enumerate() {
+        for (option, it) in self.of[decision.0 as usize].iter_mut().enumerate() {
             *it += distance(option).unwrap_or(f64::INFINITY);
         }
+    }
+
+    /// Returns whether all options of a decision are as near.
+    fn is_undecided(&self, decision: DecisionId) -> bool {
+        let distances = &self.of[decision.0 as usize];
+        distances.iter().all(|it| *it == distances[0])
     }
 
     /// Returns the sum of the distances, and the nearest option of each decision, the default among
     /// equals; `None` if a decision has no option left.
     fn nearest(&self, default: &[u16]) -> Option<(f64, Vec<u16>)> {
         let (mut total, mut choices) = (0.0, Vec::with_capacity(default.len()));
-        for (distances, default) in self.0.iter().zip(default) {
+        for (distances, default) in self.of.iter().zip(default) {
             let mut best = *default;
             for (option, it) in distances.iter().enumerate() {
                 if *it < distances[best as usize] {

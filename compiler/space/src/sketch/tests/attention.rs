@@ -4,8 +4,9 @@
 use super::programs::{Oracle, any_point, random};
 use crate::default;
 use crate::sketch::{TemplateKind, sketches};
-use tvmtune_ir::dag::Dag;
+use tvmtune_ir::dag::{Dag, Number};
 use tvmtune_ir::dsl;
+use tvmtune_ir::interp::Array;
 use tvmtune_ir::target::{Isa, Target};
 
 /// Returns the program of attention with that signature: scores, queries by keys, and values.
@@ -23,19 +24,25 @@ fn attention(dims: &str, signature: &str, scores: &str, result: &str) -> Dag {
     dsl::program(&source).unwrap_or_else(|error| panic!("{error}\n{source}"))
 }
 
+/// Returns the program of attention of two heads over as many queries as keys.
+fn square(dims: &str, scores: &str) -> Dag {
+    let dims = format!("H = 2, T = {dims}");
+    let signature = "q: Tensor<f32, H, T, D>, k: Tensor<f32, H, T, D>, v: Tensor<f32, H, T, D>, \
+                     lengths: Tensor<i32, H>) -> Tensor<f32, H, T, D>";
+    let result = "|h, i, d| sum(0..T, |j| e[[h, i, j]] * v[[h, j, d]]) / l[[h, i]]";
+    attention(&dims, signature, scores, result)
+}
+
+/// Returns scaled scores where a condition holds, and that value where it does not.
+fn masked(condition: &str, hidden: &str) -> String {
+    format!(
+        "|h, i, j| if {condition} {{ sum(0..D, |d| q[[h, i, d]] * k[[h, j, d]]) * 0.5 }} \
+         else {{ {hidden} }}"
+    )
+}
+
 /// Programs, each with dimensions of launches.
 fn programs() -> Vec<(Dag, Vec<Vec<i64>>)> {
-    let square = |dims: &str, scores: &str| {
-        let dims = format!("H = 2, T = {dims}");
-        let signature = "q: Tensor<f32, H, T, D>, k: Tensor<f32, H, T, D>, v: Tensor<f32, H, T, D>, \
-                         lengths: Tensor<i32, H>) -> Tensor<f32, H, T, D>";
-        let result = "|h, i, d| sum(0..T, |j| e[[h, i, j]] * v[[h, j, d]]) / l[[h, i]]";
-        attention(&dims, signature, scores, result)
-    };
-    let dot = "sum(0..D, |d| q[[h, i, d]] * k[[h, j, d]])";
-    let masked = |condition: &str, hidden: &str| {
-        format!("|h, i, j| if {condition} {{ {dot} * 0.5 }} else {{ {hidden} }}")
-    };
     let lengths = masked("(j as i32) < lengths[[h]]", "-1e30");
     let hidden = masked("(j as i32) < lengths[[h]]", "f32::NEG_INFINITY");
     let causal = masked("j <= i && (j as i32) < lengths[[h]] + 9", "f32::NEG_INFINITY");
@@ -100,4 +107,57 @@ fn every_point_of_attention_computes_the_program() {
         }
     }
     assert!(n_fit * 2 > n_points, "only {n_fit} of {n_points} points fit");
+}
+
+/// Sets elements, by position.
+fn set(array: &mut Array, values: &[(usize, f32)]) {
+    for (at, value) in values {
+        array.set(*at, Number::Float(f64::from(*value)));
+    }
+}
+
+/// Rows without any key, keys of later blocks only, scores that swamp all others or overflow, and numbers
+/// that are none: the result is that of the definition, NaN or not.
+#[test]
+fn extreme_scores_and_empty_rows_are_as_defined() {
+    const EXTENT: i64 = 45;
+    let row = |n: usize| n * 16;
+    let lengths = "(j as i32) < lengths[[h]]";
+    let masks = [
+        masked(lengths, "-1e30"),
+        masked(lengths, "f32::NEG_INFINITY"),
+        // Rows see keys that come 38 places later: the last rows none, the first none in their first blocks.
+        masked("j >= i + 38", "f32::NEG_INFINITY"),
+        masked("j >= i + 38 && (j as i32) < lengths[[h]] + 44", "-1e30"),
+    ];
+    let mut random = random(5);
+    for (mask, scores) in masks.iter().enumerate() {
+        let dag = square("1..=45, D = 16", scores);
+        let oracle = || {
+            Oracle::new(dag.clone(), vec![EXTENT]).with("lengths", |it| {
+                it.set(0, Number::Int(0));
+                it.set(1, Number::Int(39));
+            })
+        };
+        let oracles = [
+            oracle(),
+            oracle().with("q", |it| set(it, &[(row(1), 1e30), (row(2), -1e30), (row(44), 3e38)])),
+            oracle().with("k", |it| set(it, &[(row(3), 1e30), (row(50), -1e30), (row(89), 3e38)])),
+            oracle().with("q", |it| set(it, &[(row(46), f32::INFINITY), (row(48), f32::NAN)])),
+        ];
+        for isa in [Isa::Avx512, Isa::Avx2] {
+            let target = Target::generic(isa);
+            let found = sketches(&dag, &target);
+            let sketch = found.iter().find(|it| it.uses(TemplateKind::Attention));
+            let sketch = sketch.unwrap_or_else(|| panic!("mask {mask} is no attention"));
+            let points = (0..3).map(|_| any_point(sketch, &mut random));
+            for point in points.chain([sketch.default.clone()]) {
+                let trace = sketch.instructions(&point);
+                let schedule = tvmtune_schedule::Schedule::replay(&dag, &trace).unwrap();
+                oracles.iter().for_each(|it| {
+                    it.check(&schedule, isa);
+                });
+            }
+        }
+    }
 }

@@ -231,8 +231,21 @@ impl Oracle {
             Array::whole_numbers(tensor.dtype, &shape, u64::from(it.0))
         };
         let params: Vec<Array> = dag.params().map(array).collect();
+        Self::of(dag, dims, params)
+    }
+
+    /// The results of a program on these arguments.
+    fn of(dag: Dag, dims: Vec<i64>, params: Vec<Array>) -> Self {
         let expected = tvmtune_ir::interp::run(&dag, &dims, &params, &[]);
         Self { dag, dims, params, expected }
+    }
+
+    /// The same on other arguments: `f` changes the parameter of that name.
+    pub(super) fn with(self, name: &str, f: impl Fn(&mut Array)) -> Self {
+        let Self { dag, dims, mut params, .. } = self;
+        let position = dag.params().position(|it| dag.tensor(it).name == name);
+        f(&mut params[position.expect("the program has such a parameter")]);
+        Self::of(dag, dims, params)
     }
 
     /// The schedule computes the same, as loops and as vector code, or does not fit.
