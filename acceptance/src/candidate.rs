@@ -13,7 +13,7 @@ use tvmtune_schedule::{Instruction, Schedule};
 use tvmtune_space::fits::gpu::fits;
 use tvmtune_tuner::compile::Code;
 use tvmtune_tuner::cost::gpu::{Estimate, estimate_at};
-use tvmtune_tuner::cost::work::Work;
+use tvmtune_space::work::Work;
 
 use crate::case::{self, Case};
 use crate::problem::Problem;

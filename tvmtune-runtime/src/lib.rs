@@ -81,6 +81,8 @@ mod plan;
 #[cfg(feature = "cpu")]
 mod queue;
 #[cfg(feature = "cpu")]
+mod trace;
+#[cfg(feature = "cpu")]
 mod weight;
 
 #[cfg(feature = "cpu")]

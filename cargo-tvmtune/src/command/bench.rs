@@ -10,7 +10,7 @@ use tvmtune_ir::dsl::Residence;
 use tvmtune_ir::poly::Interval;
 use tvmtune_ir::target::{CpuTarget, Isa, Target};
 use tvmtune_space::{default, operands};
-use tvmtune_tuner::cost::work::Work;
+use tvmtune_space::work::Work;
 use tvmtune_tuner::measure::{Exclusive, WorkerCommand};
 use tvmtune_tuner::outcome::{Outcome, Timing};
 use tvmtune_tuner::tune::{self, Bucket, Workload};
