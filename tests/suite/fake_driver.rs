@@ -64,7 +64,10 @@ fn check_trace(trace: &Path) {
     for it in timed {
         let args = &it["args"];
         assert_eq!((&args["isa"], &args["bucket"]["M"]), (&"sm_90a".into(), &vec![1, 64].into()));
-        assert!(it["dur"].as_f64().is_some_and(|it| it > 0.0) && args["gflops"].is_number(), "{it}");
+        assert!(
+            it["dur"].as_f64().is_some_and(|it| it > 0.0) && args["gflops"].is_number(),
+            "{it}"
+        );
         let m = args["dims"]["M"].as_f64().unwrap();
         assert_eq!(args["mbytes"].as_f64(), Some(24.0 * m / 1e6), "{it}");
         assert!(args["threads"].is_null());

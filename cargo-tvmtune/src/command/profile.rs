@@ -31,8 +31,9 @@ struct Summary {
 
 pub(crate) fn run(arguments: &Arguments) -> Result<Exit> {
     let path = arguments.file.display();
-    let bytes = fs::read(&arguments.file)
-        .with_context(|| format!("{path}; run an application with `TVMTUNE_TRACE` set to a file"))?;
+    let bytes = fs::read(&arguments.file).with_context(|| {
+        format!("{path}; run an application with `TVMTUNE_TRACE` set to a file")
+    })?;
     let profile = Profile::read(&bytes).map_err(|why| anyhow!("{path}: {why}"))?;
     let roofline = Roofline::of_this_machine();
     let summary = summary(&profile, roofline.as_ref());
@@ -63,7 +64,8 @@ fn text(summary: &Summary, has_peaks: bool) -> String {
         text += &format!("{}\n", table(&summary.kernels));
     }
     if summary.kernels.iter().any(|it| it.threads.is_some()) && !has_peaks {
-        text += "the peaks of this machine are not known; `cargo tvmtune tune` measures them, once\n";
+        text +=
+            "the peaks of this machine are not known; `cargo tvmtune tune` measures them, once\n";
     }
     if summary.captured > 0 {
         let n = launches(summary.captured);
@@ -87,8 +89,18 @@ fn launches(n: usize) -> String {
 
 fn table(rows: &[Row]) -> Table {
     let mut table = Table::new([
-        "kernel", "extents", "isa", "tier", "launches", "total", "share", "median", "GFLOP/s", "GB/s",
-        "roofline", "idle before",
+        "kernel",
+        "extents",
+        "isa",
+        "tier",
+        "launches",
+        "total",
+        "share",
+        "median",
+        "GFLOP/s",
+        "GB/s",
+        "roofline",
+        "idle before",
     ]);
     for it in rows {
         let dash = || "-".to_owned();

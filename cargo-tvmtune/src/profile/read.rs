@@ -58,7 +58,9 @@ impl Profile {
                 }
             }
             Some(_) => {
-                return Err("no trace: expected a list of events, `[`, or an object, `{`".to_owned());
+                return Err(
+                    "no trace: expected a list of events, `[`, or an object, `{`".to_owned()
+                );
             }
         }
         Ok(profile)

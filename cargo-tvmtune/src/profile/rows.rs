@@ -102,9 +102,8 @@ fn row(key: &Key<'_>, launches: &[&Launch], roofline: Option<&Roofline>) -> Row 
         let least_us = roofline?.least_us(gflop * 1e9, mbytes * 1e6, it.arguments.threads?);
         Some(least_us / it.duration_us)
     });
-    let bucket = key.bucket.iter().map(|(name, [lo, hi])| {
-        (name.as_str(), Interval { lo: *lo, hi: *hi })
-    });
+    let bucket =
+        key.bucket.iter().map(|(name, [lo, hi])| (name.as_str(), Interval { lo: *lo, hi: *hi }));
     Row {
         name: key.kernel.to_owned(),
         workload: key.workload.to_owned(),
@@ -171,8 +170,10 @@ mod tests {
 
     #[test]
     fn programs_of_one_name_are_told_apart() {
-        let found =
-            profiled(&[event("scale", "1234567890", 2.0, ""), event("scale", "abcdefabcd", 1.0, "")]);
+        let found = profiled(&[
+            event("scale", "1234567890", 2.0, ""),
+            event("scale", "abcdefabcd", 1.0, ""),
+        ]);
         let names: Vec<&str> = found.iter().map(|it| &*it.name).collect();
         assert_eq!(names, ["scale_123456", "scale_abcdef"]);
     }

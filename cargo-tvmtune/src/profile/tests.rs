@@ -56,7 +56,10 @@ fn what_is_no_trace_is_named() {
     check_error("[\n{},\n{oh},\n", "line 3: key must be a string");
     check_error("[{}]\n\nmore", "line 3: text after the end of the list");
     check_error("[{} {}]", "line 1: expected `,` or `]`");
-    check_error("{}", "no trace in the form of an object: missing field `traceEvents` at line 1 column 2");
+    check_error(
+        "{}",
+        "no trace in the form of an object: missing field `traceEvents` at line 1 column 2",
+    );
     let error = Profile::read(b"[\xff").unwrap_err();
     assert_eq!(error, "byte 1 is no part of a UTF-8 text");
 }
@@ -77,5 +80,9 @@ fn a_launch_has_what_the_runtime_writes() {
     check("1.500", "-1", &format!("{of} `args.idle_us` is -1.0, expected 0 to 3.1536e13"));
     check("\"X\"", "\"B\"", &format!("{of} expected \"X\" or \"i\" for `ph`"));
     check("\"isa\":\"avx2\",", "", &format!("{of} `args`: missing field `isa`"));
-    check("[9,64]", "[9]", &format!("{of} `args`: invalid length 1, expected an array of length 2"));
+    check(
+        "[9,64]",
+        "[9]",
+        &format!("{of} `args`: invalid length 1, expected an array of length 2"),
+    );
 }

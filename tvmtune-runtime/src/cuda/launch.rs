@@ -180,7 +180,8 @@ mod tests {
     fn filled(addresses: [u64; 2], n_bytes: u64) -> Result<[u64; 6], Error> {
         let mut table = [0, 100, 7, 0, 256, 0];
         let (names, scalars) = (&["x", "w"], &[5, 6]);
-        let call = Call { kernel: "test", names, dims: &[], args: &addresses, scalars, traced: None };
+        let call =
+            Call { kernel: "test", names, dims: &[], args: &addresses, scalars, traced: None };
         let address = |arg: usize, layout: Option<&'static Layout>| {
             assert_eq!(layout.is_some(), arg == 1);
             Ok(addresses[arg])

@@ -78,11 +78,7 @@ pub(crate) fn are_inside(ranges: &[(usize, usize)], dims: &[i64]) -> bool {
 /// # Errors
 ///
 /// [`Error::Panicked`]
-pub fn portable(
-    traced: &'static Traced,
-    dims: &[i64],
-    code: impl FnOnce(),
-) -> Result<(), Error> {
+pub fn portable(traced: &'static Traced, dims: &[i64], code: impl FnOnce()) -> Result<(), Error> {
     let kernel = traced.spec.name;
     let launch = trace::begin(Some(traced));
     catch_unwind(AssertUnwindSafe(code)).map_err(|_| Error::Panicked { kernel })?;

@@ -22,8 +22,9 @@ pub(super) fn print(text: &mut String, dag: &Dag, n: usize, ranges: &[Interval])
     let flops = sum(work.flops.iter().map(product));
     let bytes = sum(work.bytes.iter().map(traffic));
     let name = name(n);
-    *text +=
-        &format!("fn {name}(dims: &[i64]) -> [f64; 2] {{\n    [\n        {flops},\n        {bytes},\n    ]\n}}\n");
+    *text += &format!(
+        "fn {name}(dims: &[i64]) -> [f64; 2] {{\n    [\n        {flops},\n        {bytes},\n    ]\n}}\n"
+    );
 }
 
 fn sum(terms: impl Iterator<Item = String>) -> String {
