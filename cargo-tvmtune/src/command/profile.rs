@@ -11,7 +11,7 @@ use crate::cli::Profile as Arguments;
 use crate::profile::read::Profile;
 use crate::profile::roofline::Roofline;
 use crate::profile::rows::{Row, rows};
-use crate::render::{Table, count, latency};
+use crate::render::{Table, count, latency, three_digits};
 
 /// The result, as JSON has it.
 #[derive(Serialize)]
@@ -105,7 +105,7 @@ fn table(rows: &[Row]) -> Table {
     for it in rows {
         let dash = || "-".to_owned();
         let percent = |it: f64| format!("{:.0}%", it * 100.0);
-        let rate = |it: Option<f64>| it.map_or_else(dash, |it| format!("{it:.1}"));
+        let rate = |it: Option<f64>| it.map_or_else(dash, three_digits);
         let time = |us: f64| latency(us * 1e3);
         table.row([
             it.name.clone(),

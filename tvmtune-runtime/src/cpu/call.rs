@@ -12,7 +12,7 @@ use super::arena;
 use super::{Cpu, pool};
 use crate::Error;
 use crate::raw::{Arg, Call, TableEntry, Threads, Variant};
-use crate::trace::{self, Clock, LaunchedCode};
+use crate::trace::{self, LaunchedCode};
 
 /// A closure that one thread, its owner, shares with others for a scope.
 ///
@@ -170,16 +170,14 @@ pub(crate) unsafe fn run<'a, A: AsRef<Arg<'a>>>(
     variant: &Variant,
     call: &Call<'_, A>,
 ) -> Result<(), Error> {
-    let launch = trace::begin(call.traced);
-    // SAFETY: by the contract of this function.
-    unsafe { run_untraced(cpu, variant, call)? };
-    if let Some(launch) = launch {
+    let code = || {
         let Variant { isa, tier, artifact, .. } = *variant;
         let is_alone = cpu.is_alone() || variant.threads == Threads::One;
         let threads = Some(if is_alone { 1 } else { pool::threads() });
-        launch.end(call.dims, &LaunchedCode { isa, tier, threads, artifact }, Clock::Host);
-    }
-    Ok(())
+        LaunchedCode { isa, tier, threads, artifact }
+    };
+    // SAFETY: by the contract of this function.
+    trace::launch(call.traced, call.dims, || unsafe { run_untraced(cpu, variant, call) }, code)
 }
 
 /// As `run`, which differs in what is written about it.
@@ -224,6 +222,7 @@ unsafe fn run_untraced<'a, A: AsRef<Arg<'a>>>(
 }
 
 /// Calls `fill` with zeroed words, on the stack up to a limit.
+#[inline(always)]
 pub(crate) fn with_words<R>(n_words: usize, fill: impl FnOnce(&mut [u64]) -> R) -> R {
     let mut few = [0; 64];
     match few.get_mut(..n_words) {

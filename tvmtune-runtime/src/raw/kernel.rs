@@ -3,7 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::{Traced, Variant};
-use crate::trace::{self, Clock, LaunchedCode};
+use crate::trace::{self, LaunchedCode};
 use crate::{Cpu, Effort, Error, Isa, PlanInfo, Tier};
 
 /// The code of a program for a range of its dimensions.
@@ -80,12 +80,8 @@ pub(crate) fn are_inside(ranges: &[(usize, usize)], dims: &[i64]) -> bool {
 /// [`Error::Panicked`]
 pub fn portable(traced: &'static Traced, dims: &[i64], code: impl FnOnce()) -> Result<(), Error> {
     let kernel = traced.spec.name;
-    let launch = trace::begin(Some(traced));
-    catch_unwind(AssertUnwindSafe(code)).map_err(|_| Error::Panicked { kernel })?;
-    if let Some(launch) = launch {
-        let (isa, tier) = (Isa::Portable, Tier::Default);
-        let code = LaunchedCode { isa, tier, threads: Some(1), artifact: "" };
-        launch.end(dims, &code, Clock::Host);
-    }
-    Ok(())
+    let run = || catch_unwind(AssertUnwindSafe(code)).map_err(|_| Error::Panicked { kernel });
+    let (isa, tier) = (Isa::Portable, Tier::Default);
+    let code = || LaunchedCode { isa, tier, threads: Some(1), artifact: "" };
+    trace::launch(Some(traced), dims, run, code)
 }

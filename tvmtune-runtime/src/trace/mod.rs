@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Instant;
 
 use crate::raw::Traced;
-use crate::{Isa, Tier};
+use crate::{Error, Isa, Tier};
 
 use event::Event;
 use sink::Sink;
@@ -70,6 +70,34 @@ thread_local! {
         static N_THREADS: AtomicU32 = AtomicU32::new(0);
         N_THREADS.fetch_add(1, Ordering::Relaxed) + 1
     };
+}
+
+/// Makes a launch on the CPU, and traces it. `code` says what ran.
+#[inline(always)]
+pub(crate) fn launch(
+    traced: Option<&'static Traced>,
+    dims: &[i64],
+    run: impl FnOnce() -> Result<(), Error>,
+    code: impl FnOnce() -> LaunchedCode,
+) -> Result<(), Error> {
+    if sink::is_off() { run() } else { launch_and_trace(traced, dims, run, code) }
+}
+
+/// As [`launch`], apart from it: the path without a trace stays as short as it can be.
+#[cold]
+#[inline(never)]
+fn launch_and_trace(
+    traced: Option<&'static Traced>,
+    dims: &[i64],
+    run: impl FnOnce() -> Result<(), Error>,
+    code: impl FnOnce() -> LaunchedCode,
+) -> Result<(), Error> {
+    let launch = begin(traced);
+    run()?;
+    if let Some(launch) = launch {
+        launch.end(dims, &code(), Clock::Host);
+    }
+    Ok(())
 }
 
 /// Begins a launch; `None` if it is not traced.

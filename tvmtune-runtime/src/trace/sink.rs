@@ -26,10 +26,16 @@ pub(super) struct Sink {
 /// Set once it is known that nothing is traced, or nothing more.
 static OFF: AtomicBool = AtomicBool::new(false);
 
+/// Returns whether it is known that nothing is traced.
+#[inline(always)]
+pub(super) fn is_off() -> bool {
+    OFF.load(Ordering::Relaxed)
+}
+
 /// The file; `None` if nothing is traced.
 #[inline]
 pub(super) fn get() -> Option<&'static Sink> {
-    if OFF.load(Ordering::Relaxed) { None } else { open_once() }
+    if is_off() { None } else { open_once() }
 }
 
 #[cold]
