@@ -103,8 +103,9 @@ fn launch_and_trace(
 /// Begins a launch; `None` if it is not traced.
 #[inline]
 pub(crate) fn begin(traced: Option<&'static Traced>) -> Option<Launch> {
-    let sink = sink::get()?;
-    Some(Launch { sink, traced: traced?, begin: Instant::now() })
+    // Whoever traces nothing, such as a worker of the tuner, leaves the file alone.
+    let traced = traced?;
+    Some(Launch { sink: sink::get()?, traced, begin: Instant::now() })
 }
 
 impl Launch {
