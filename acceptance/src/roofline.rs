@@ -5,7 +5,7 @@ use std::fmt;
 
 use tvmtune_ir::dag::{Dag, Expr, UnaryOp};
 use tvmtune_ir::target::GpuTarget;
-use tvmtune_tuner::cost::work::Work;
+use tvmtune_space::work::Work;
 
 use crate::problem::Problem;
 

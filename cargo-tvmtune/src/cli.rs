@@ -25,6 +25,8 @@ pub(crate) enum Command {
     Watch(Watch),
     /// Time the code that a build would embed
     Bench(Bench),
+    /// Say what the launches of an application took, which ran with `TVMTUNE_TRACE` set to a file
+    Profile(Profile),
     /// Compile kernels for a GPU that need not be here, and say what they use
     Compile(Compile),
     /// Move what was found from your cache into the crate, to be committed and shipped
@@ -184,6 +186,15 @@ pub(crate) struct Bench {
     /// Time on this device only, instead of on the CPU, and on the GPU what has code for GPUs
     #[arg(long, value_name = "DEVICE")]
     pub(crate) target: Option<Device>,
+    /// Print the result as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Profile {
+    /// The file that the application wrote
+    pub(crate) file: PathBuf,
     /// Print the result as JSON
     #[arg(long)]
     pub(crate) json: bool,

@@ -9,6 +9,7 @@
 mod cli;
 mod command;
 mod device_plan;
+mod profile;
 mod progress;
 mod records;
 mod render;
@@ -68,6 +69,7 @@ fn run(command: Command) -> Result<Exit> {
         Command::Status(it) => command::status::run(&it),
         Command::Watch(it) => command::watch::run(&it),
         Command::Bench(it) => command::bench::run(&it),
+        Command::Profile(it) => command::profile::run(&it),
         Command::Compile(it) if it.record => command::record::run(&it),
         Command::Compile(it) => command::compile::run(&it),
         Command::Accept(it) => command::accept::run(&it),

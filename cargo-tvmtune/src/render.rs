@@ -73,7 +73,8 @@ pub(crate) fn count(n: usize, noun: &str) -> String {
     format!("{n} {noun}{}", if n == 1 { "" } else { "s" })
 }
 
-fn three_digits(value: f64) -> String {
+/// Formats a number with three significant digits.
+pub(crate) fn three_digits(value: f64) -> String {
     let decimals = match value {
         it if it < 9.995 => 2,
         it if it < 99.95 => 1,

@@ -161,7 +161,10 @@ impl Sandbox {
         let mut command = Command::new(program);
         command.current_dir(self.package()).env("TVMTUNE_CACHE", self.cache());
         command.env("TVMTUNE_BUDGET", "4");
-        for name in ["CI", "TVMTUNE", "TVMTUNE_DB", "TVMTUNE_PACKAGES", "DOCS_RS", "RUSTFLAGS"] {
+        for name in ["CI", "TVMTUNE", "TVMTUNE_DB", "TVMTUNE_PACKAGES", "TVMTUNE_TRACE"] {
+            command.env_remove(name);
+        }
+        for name in ["DOCS_RS", "RUSTFLAGS"] {
             command.env_remove(name);
         }
         command

@@ -5,8 +5,8 @@ use tvmtune_runtime::cuda::cudarc::driver::sys::{CUgraphInstantiate_flags, CUstr
 use tvmtune_runtime::cuda::cudarc::driver::{CudaSlice, CudaView, CudaViewMut};
 use tvmtune_runtime::cuda::{Arch, Device, Stream};
 use tvmtune_runtime::raw::cuda::{Format, Function, Image, Param, TableEntry as Entry, Variant};
-use tvmtune_runtime::raw::{Backend, Bucket, Call, Layout, Program, fit};
-use tvmtune_runtime::{Error, Isa, PlanInfo, Queue, Tier, Weight, autotune};
+use tvmtune_runtime::raw::{Backend, Bucket, Call, Layout, Program, Traced, fit};
+use tvmtune_runtime::{Error, Isa, PlanInfo, Queue, Spec, Tier, Weight, autotune};
 use tvmtune_tests::nvrtc::nvrtc;
 use tvmtune_tuner::compile::{Compiler, Source};
 
@@ -158,7 +158,10 @@ extern "C" __global__ void reverse_add(const float* t, const float* w, float* y,
 }"#;
 
 static SWAPPED: Layout = Layout { splits: &[], order: &[1, 0] };
-static BUCKETS: [Bucket; 1] = [Bucket { ranges: &[(1, 64)], variants: &[] }];
+static BUCKETS: [Bucket; 1] = [Bucket { ranges: &[(1, 64)], work, variants: &[] }];
+static SPEC: Spec =
+    Spec { name: "test", workload: "0f", dims: &[("M", 1, 64)], params: &[], outputs: &[] };
+static TRACED: Traced = Traced { spec: &SPEC, buckets: &BUCKETS };
 static TABLE: [Entry; 6] = [
     Entry::Pointer { arg: 0, layout: None, align: 4 },
     Entry::Pointer { arg: 1, layout: Some(&SWAPPED), align: 16 },
@@ -182,6 +185,12 @@ static FUNCTIONS: [Function; 2] = [
         params: &[Param::Entry(3), Param::Entry(1), Param::Entry(2), Param::Entry(5)],
     },
 ];
+
+/// A product and a sum for each of `2 * m` elements; three arrays.
+fn work(dims: &[i64]) -> [f64; 2] {
+    let n = (dims[0] * 2) as f64;
+    [2.0 * n, 3.0 * 4.0 * n]
+}
 
 fn numbers(dims: &[i64], numbers: &mut [u64]) {
     let n = (dims[0] * 2) as u64;
@@ -259,6 +268,7 @@ fn launch(
             <Stream as Backend>::output::<f32>(&mut y),
         ],
         scalars: &[f32::to_bits(0.5).into()],
+        traced: Some(&TRACED),
     };
     #[expect(unsafe_code, reason = "the call that generated code makes")]
     // SAFETY: the functions read and write `2 * m` elements of each argument.

@@ -5,6 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use serde_json::Value;
 use tempfile::TempDir;
 use tvmtune_acceptance::bundle::{self, Job, Recipe};
 use tvmtune_acceptance::candidate::{Goal, Manifest};
@@ -40,11 +41,39 @@ fn kernels_run_on_devices_as_applications_launch_them() {
     // The tests of devices once more, where there is one. Its driver knows one capture at a time.
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["devices::", "--test-threads=1"]).env(devices::FAKE_DRIVER, "yes");
-    command.env("TVMTUNE_NVRTC", nvrtc.path());
+    let trace = folder.path().join("trace.json");
+    command.env("TVMTUNE_NVRTC", nvrtc.path()).env("TVMTUNE_TRACE", &trace);
     let output = command.env("LD_LIBRARY_PATH", driver(folder.path())).output().unwrap();
     let stdout = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{stdout}\n{}", String::from_utf8_lossy(&output.stderr));
     assert!(stdout.contains("a_launch_can_be_captured_once_weights_are_there ... ok"), "{stdout}");
+    check_trace(&trace);
+}
+
+/// Checks the events of launches on the device: timed by its clock, but for those of graphs.
+#[track_caller]
+fn check_trace(trace: &Path) {
+    let text = fs::read_to_string(trace).unwrap();
+    let event = |it: &str| serde_json::from_str(it.strip_suffix(',').unwrap()).unwrap();
+    let events: Vec<Value> = text.lines().skip(1).map(event).collect();
+    let of = |phase: &str| -> Vec<&Value> {
+        events.iter().filter(|it| it["name"] == "test" && it["ph"] == phase).collect()
+    };
+    let (timed, captured) = (of("X"), of("i"));
+    assert!(timed.len() >= 5, "{text}");
+    for it in timed {
+        let args = &it["args"];
+        assert_eq!((&args["isa"], &args["bucket"]["M"]), (&"sm_90a".into(), &vec![1, 64].into()));
+        assert!(
+            it["dur"].as_f64().is_some_and(|it| it > 0.0) && args["gflops"].is_number(),
+            "{it}"
+        );
+        let m = args["dims"]["M"].as_f64().unwrap();
+        assert_eq!(args["mbytes"].as_f64(), Some(24.0 * m / 1e6), "{it}");
+        assert!(args["threads"].is_null());
+    }
+    assert_eq!(captured.len(), 1, "the capture that was refused put nothing on the stream: {text}");
+    assert!(captured[0]["dur"].is_null() && captured[0]["args"]["gflops"].is_null());
 }
 
 /// A bundle in a folder: a few programs, checked and timed.

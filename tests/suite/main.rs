@@ -28,6 +28,7 @@ mod mistakes;
 mod nvrtc;
 mod online;
 mod prepared;
+mod profile;
 mod programs;
 mod replay;
 mod search;

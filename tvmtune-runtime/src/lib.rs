@@ -66,11 +66,21 @@
 //! dimensions. If one does not (in `Tensor<f32, B, S>` alone, `B * S` says neither), the function
 //! takes `Dims` as its second argument.
 //!
+//! # Profiles
+//!
+//! With the environment variable `TVMTUNE_TRACE` set to the name of a file, each launch of the process is
+//! written to it as an event of Chrome's trace event format, a line each, once it has ended: its kernel,
+//! dimensions, code and time, its work, GFLOP/s and GB/s, and the time since the former launch of the
+//! thread. `cargo tvmtune profile` sums such a file up. Launches on CUDA streams are waited for while they
+//! are traced; those that are captured into graphs have no time. A file that cannot be written is one
+//! line on standard error.
+//!
 //! # Costs
 //!
 //! A launch of machine code allocates nothing once the memory for temporaries has grown to what
 //! the kernel needs; each thread keeps its own. It takes no lock but, for kernels that use several
-//! threads, that of the thread pool, and that only if it is free: see [`set_threads`].
+//! threads, that of the thread pool, and that only if it is free: see [`set_threads`]. For profiles it
+//! pays with a load and a branch, unless there is one.
 
 #[cfg(feature = "cpu")]
 mod arg;
@@ -80,6 +90,8 @@ mod isa;
 mod plan;
 #[cfg(feature = "cpu")]
 mod queue;
+#[cfg(feature = "cpu")]
+mod trace;
 #[cfg(feature = "cpu")]
 mod weight;
 

@@ -8,6 +8,7 @@ pub(crate) mod doctor;
 pub(crate) mod gc;
 pub(crate) mod job;
 pub(crate) mod merge;
+pub(crate) mod profile;
 pub(crate) mod record;
 pub(crate) mod show;
 pub(crate) mod status;

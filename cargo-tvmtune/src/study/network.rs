@@ -4,7 +4,7 @@
 use anyhow::{Context, Result, ensure};
 use tvmtune_build::tune::session::OpBuckets;
 use tvmtune_ir::poly::Interval;
-use tvmtune_tuner::cost::work::Work;
+use tvmtune_space::work::Work;
 use tvmtune_tuner::tune::{Tolerance, Workload};
 use tvmtune_zoo::Layer;
 

@@ -15,3 +15,4 @@ pub mod default; // the schedule used where nothing was measured
 pub mod fits; // what a device can run
 pub mod operands; // which parameters a launch finds in memory, and not in a cache
 pub mod sketch; // traces with open arguments
+pub mod work; // arithmetic and memory traffic of a program

@@ -362,6 +362,11 @@ extern "C" fn cuStreamEndCapture(_: Handle, graph: *mut Handle) -> Code {
 }
 
 #[unsafe(no_mangle)]
+extern "C" fn cuStreamIsCapturing(_: Handle, status: *mut c_int) -> Code {
+    write_result(status, with_device(|it| it.is_capturing()).into())
+}
+
+#[unsafe(no_mangle)]
 extern "C" fn cuGraphInstantiateWithFlags(ready: *mut Handle, graph: Handle, _: u64) -> Code {
     write_result(ready, graph)
 }

@@ -17,4 +17,3 @@ pub mod gpu;
 pub mod learned;
 pub mod model;
 pub mod rank;
-pub mod work;

@@ -2,8 +2,8 @@
 
 use tvmtune_ir::dag::{Compute, Dag, Types};
 use tvmtune_ir::target::{CpuTarget, GpuTarget, Target};
+use tvmtune_space::work::min_points;
 
-use crate::cost::work::min_points;
 use crate::outcome::Outcome;
 
 /// Vector multiply-adds per cycle of a core, and its clock in GHz, at most: above all x86 cores of 2025.

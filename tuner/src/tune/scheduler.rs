@@ -19,7 +19,7 @@ use tvmtune_plan::record::{Entry, Tier};
 
 use super::session::{ROUND, Session};
 use super::task::Task;
-use crate::cost::work::Work;
+use tvmtune_space::work::Work;
 
 /// A task that has no session yet.
 #[derive(Clone, Debug)]

@@ -43,12 +43,13 @@ impl Emitter<'_> {
                             dims: &#dims,
                             args: &#args_name,
                             scalars: &#scalars_name,
+                            traced: ::core::option::Option::Some(&TRACED),
                         };
                         // The variant is of this program and chosen for this queue and these
                         // dimensions, and the lengths of all arguments were checked.
                         unsafe { rt::raw::Backend::run(#queue, #variant, &call) }
                     }
-                    ::core::option::Option::None => rt::raw::portable(NAME, || {
+                    ::core::option::Option::None => rt::raw::portable(&TRACED, &#dims, || {
                         code::portable(#(#dim_values,)* #(#scalar_names,)* #(#slices),*);
                     }),
                 }

@@ -231,6 +231,9 @@ impl Emitter<'_> {
                 static PROGRAM: rt::raw::Program<#n_buckets> =
                     rt::raw::Program { buckets: &code::BUCKETS, cuda: &#cuda };
 
+                static TRACED: rt::raw::Traced =
+                    rt::raw::Traced { spec: &SPEC, buckets: &code::BUCKETS };
+
                 #dims
                 #spec
                 #kernel

@@ -120,6 +120,7 @@ impl Emitter<'_> {
                         dims: &#dims,
                         args: &[#(rt::raw::DeviceArg::raw(#idents)),*],
                         scalars: &#scalars_name,
+                        traced: ::core::option::Option::Some(&TRACED),
                     };
                     // The contract of this function is that of the one called.
                     unsafe { rt::raw::run_raw(&self.kernel, #stream, &call) }

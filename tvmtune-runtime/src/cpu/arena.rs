@@ -39,15 +39,18 @@ impl Arena {
 }
 
 /// Calls `use_it` with this thread's workspace arena.
+#[inline(always)]
 pub(crate) fn with_shared<R>(use_it: impl FnOnce(&mut Arena) -> R) -> R {
     with(&SHARED, use_it)
 }
 
+#[inline(always)]
 pub(crate) fn with_scratch<R>(use_it: impl FnOnce(&mut Arena) -> R) -> R {
     with(&SCRATCH, use_it)
 }
 
-/// Nested calls get separate memory.
+/// Nested calls get separate memory. It is part of every launch, and too short for a call of its own.
+#[inline(always)]
 fn with<R>(
     cell: &'static std::thread::LocalKey<Cell<Arena>>,
     use_it: impl FnOnce(&mut Arena) -> R,

@@ -12,6 +12,7 @@ use super::arena;
 use super::{Cpu, pool};
 use crate::Error;
 use crate::raw::{Arg, Call, TableEntry, Threads, Variant};
+use crate::trace::{self, LaunchedCode};
 
 /// A closure that one thread, its owner, shares with others for a scope.
 ///
@@ -153,7 +154,7 @@ pub unsafe fn launch(launch: &Launch<'_>) {
     }
 }
 
-/// Runs a variant of a kernel that `#[autotune]` embedded.
+/// Runs a variant of a kernel that `#[autotune]` embedded, and traces it.
 ///
 /// # Errors
 ///
@@ -165,6 +166,22 @@ pub unsafe fn launch(launch: &Launch<'_>) {
 /// the CPU must have its instruction set. The arguments must be those of the program, with as many
 /// elements as the dimensions say, and stay valid (results: unaliased) until this returns.
 pub(crate) unsafe fn run<'a, A: AsRef<Arg<'a>>>(
+    cpu: &Cpu,
+    variant: &Variant,
+    call: &Call<'_, A>,
+) -> Result<(), Error> {
+    let code = || {
+        let Variant { isa, tier, artifact, .. } = *variant;
+        let is_alone = cpu.is_alone() || variant.threads == Threads::One;
+        let threads = Some(if is_alone { 1 } else { pool::threads() });
+        LaunchedCode { isa, tier, threads, artifact }
+    };
+    // SAFETY: by the contract of this function.
+    trace::launch(call.traced, call.dims, || unsafe { run_untraced(cpu, variant, call) }, code)
+}
+
+/// As `run`, which differs in what is written about it.
+unsafe fn run_untraced<'a, A: AsRef<Arg<'a>>>(
     cpu: &Cpu,
     variant: &Variant,
     call: &Call<'_, A>,
@@ -205,6 +222,7 @@ pub(crate) unsafe fn run<'a, A: AsRef<Arg<'a>>>(
 }
 
 /// Calls `fill` with zeroed words, on the stack up to a limit.
+#[inline(always)]
 pub(crate) fn with_words<R>(n_words: usize, fill: impl FnOnce(&mut [u64]) -> R) -> R {
     let mut few = [0; 64];
     match few.get_mut(..n_words) {

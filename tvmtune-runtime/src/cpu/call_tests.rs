@@ -37,7 +37,7 @@ fn launch(cpu: &Cpu, variant: &Variant, weight: &Weight<f32>, n: usize) -> Vec<f
     let args = [Arg::weight(&weight), Arg::output(&mut out)];
     let (dims, scalars) = ([n as i64], [Scalar::bits(0.5_f32)]);
     let (names, args) = (&["x", "out"], &args);
-    let call = Call { kernel: "test", names, dims: &dims, args, scalars: &scalars };
+    let call = Call { kernel: "test", names, dims: &dims, args, scalars: &scalars, traced: None };
     // SAFETY: the entries of these tests write elements `0..n` of the result and read as many of
     // the weight.
     unsafe { run(cpu, variant, &call) }.expect("it runs");

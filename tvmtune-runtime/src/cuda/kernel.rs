@@ -54,6 +54,8 @@ pub struct Chosen<'a> {
     pub(super) variant: &'static Variant,
     pub(super) entries: &'a [Entry],
     pub(super) context: &'a Arc<CudaContext>,
+    /// The architecture of the device.
+    pub(super) arch: Arch,
     /// Address and size of the workspace, in bytes.
     pub(super) temporaries: u64,
     pub(super) n_bytes: u64,
@@ -132,6 +134,7 @@ impl DeviceKernel {
             variant: bucket.variant,
             entries: &bucket.entries,
             context: stream.context(),
+            arch: *arch,
             temporaries: temporaries.as_ref().map_or(0, Memory::address),
             n_bytes: *n_bytes,
             launching,

@@ -10,12 +10,15 @@ use cudarc::driver::sys::CUstream;
 use super::arg::DeviceArg;
 use super::driver::{EncodedMap, error_name};
 use super::kernel::{ALIGN, Chosen, DeviceKernel, MOST_MAPS, MOST_PARAMS};
-use crate::Error;
+use super::timer;
 use crate::cpu::call::with_words;
-use crate::raw::cuda::{Param, TableEntry};
+use crate::raw::cuda::{Param, TableEntry, Variant};
 use crate::raw::{Call, Layout};
+use crate::trace::{self, LaunchedCode};
+use crate::{Error, Isa};
 
-/// Enqueues the functions of a variant on a stream.
+/// Enqueues the functions of a variant on a stream. A launch that is traced is waited for, as nothing
+/// else would tell how long it took.
 ///
 /// # Errors
 ///
@@ -27,6 +30,25 @@ use crate::raw::{Call, Layout};
 /// dimensions say, and the stream one of the kernel's context; memory must stay until the functions
 /// have run, and launches that share temporaries must run one after the other.
 pub(crate) unsafe fn run<'a, A: AsRef<DeviceArg<'a>>>(
+    chosen: &Chosen<'_>,
+    stream: CUstream,
+    call: &Call<'_, A>,
+) -> Result<(), Error> {
+    // SAFETY: by the contract of this function.
+    let enqueue = || unsafe { enqueue(chosen, stream, call) };
+    let Some(launch) = trace::begin(call.traced) else { return enqueue() };
+    // SAFETY: the stream is one of the context.
+    let time = unsafe { timer::time_launch(chosen.context, stream, enqueue)? };
+    let Variant { tier, artifact, .. } = *chosen.variant;
+    let code = LaunchedCode { isa: Isa::Cuda(chosen.arch), tier, threads: None, artifact };
+    if let Some(clock) = time {
+        launch.end(call.dims, &code, clock);
+    }
+    Ok(())
+}
+
+/// As `run`, without waiting.
+unsafe fn enqueue<'a, A: AsRef<DeviceArg<'a>>>(
     chosen: &Chosen<'_>,
     stream: CUstream,
     call: &Call<'_, A>,
@@ -158,7 +180,8 @@ mod tests {
     fn filled(addresses: [u64; 2], n_bytes: u64) -> Result<[u64; 6], Error> {
         let mut table = [0, 100, 7, 0, 256, 0];
         let (names, scalars) = (&["x", "w"], &[5, 6]);
-        let call = Call { kernel: "test", names, dims: &[], args: &addresses, scalars };
+        let call =
+            Call { kernel: "test", names, dims: &[], args: &addresses, scalars, traced: None };
         let address = |arg: usize, layout: Option<&'static Layout>| {
             assert_eq!(layout.is_some(), arg == 1);
             Ok(addresses[arg])

@@ -37,6 +37,9 @@
 //! waited for. A kernel with temporaries keeps memory for them on the stream that it was loaded
 //! for, since two launches on two streams may run at the same time.
 //!
+//! With `TVMTUNE_TRACE` set, each launch is waited for, so that its time is that of the kernel alone; one
+//! that is captured into a graph is written without a time.
+//!
 //! # Graphs
 //!
 //! A launch of a loaded kernel with prepared weights allocates nothing and waits for nothing, so

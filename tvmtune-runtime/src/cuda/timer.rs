@@ -5,13 +5,19 @@
 )]
 
 use std::fmt;
+use std::sync::Arc;
 
-use cudarc::driver::sys::{CUevent_flags, CUgraphInstantiate_flags, CUstreamCaptureMode};
-use cudarc::driver::{CudaEvent, CudaGraph, DriverError};
+use cudarc::driver::result::event::record;
+use cudarc::driver::result::stream::is_capturing;
+use cudarc::driver::sys::{
+    CUevent_flags, CUgraphInstantiate_flags, CUstream, CUstreamCaptureMode, CUstreamCaptureStatus,
+};
+use cudarc::driver::{CudaContext, CudaEvent, CudaGraph, DriverError};
 
 use super::Stream;
 use super::driver::{driver, error_name};
 use crate::Error;
+use crate::trace::Clock;
 
 /// Work that was recorded once and is started as a whole, so that the time between launches is what
 /// the device takes for it, not the host.
@@ -98,14 +104,52 @@ impl Timer {
         work()?;
         self.end.record(&self.stream).map_err(failed("cuEventRecord"))?;
         self.end.synchronize().map_err(failed("cuEventSynchronize"))?;
-        let elapsed = driver()?.elapsed;
-        let mut milliseconds = 0.0_f32;
-        let (start, end) = (self.start.cu_event().cast(), self.end.cu_event().cast());
-        // SAFETY: both events were recorded in a context of the driver, and are over.
-        let result = unsafe { elapsed(&raw mut milliseconds, start, end) };
-        match result {
-            0 => Ok(f64::from(milliseconds) * 1e6),
-            _ => Err(Error::Cuda { kernel: TIMER, call: "cuEventElapsedTime", reason: "no time" }),
-        }
+        elapsed_ns(&self.start, &self.end)
     }
+}
+
+/// Returns the time between two events that are over, in ns.
+fn elapsed_ns(start: &CudaEvent, end: &CudaEvent) -> Result<f64, Error> {
+    let elapsed = driver()?.elapsed;
+    let mut milliseconds = 0.0_f32;
+    let (start, end) = (start.cu_event().cast(), end.cu_event().cast());
+    // SAFETY: both events were recorded in a context of the driver, and are over.
+    let result = unsafe { elapsed(&raw mut milliseconds, start, end) };
+    match result {
+        0 => Ok(f64::from(milliseconds) * 1e6),
+        _ => Err(Error::Cuda { kernel: TIMER, call: "cuEventElapsedTime", reason: "no time" }),
+    }
+}
+
+/// Times a launch for a trace: waits for what `enqueue` puts on a stream, unless that is being captured.
+/// Returns `None` where the device gave no time: an error of the kernel appears where the application
+/// waits for the stream, traced or not.
+///
+/// # Errors
+///
+/// Those of `enqueue`.
+///
+/// # Safety
+///
+/// The stream must be one of the context.
+pub(super) unsafe fn time_launch(
+    context: &Arc<CudaContext>,
+    stream: CUstream,
+    enqueue: impl FnOnce() -> Result<(), Error>,
+) -> Result<Option<Clock>, Error> {
+    // SAFETY: by the contract of this function.
+    let status = context.bind_to_thread().and_then(|()| unsafe { is_capturing(stream) });
+    if status != Ok(CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE) {
+        return enqueue().map(|()| Some(Clock::Captured));
+    }
+    let event = || context.new_event(Some(CUevent_flags::CU_EVENT_DEFAULT)).ok();
+    let (start, end) = (event(), event());
+    // SAFETY: by the contract of this function, as the events are of the context, too.
+    let record = |it: &CudaEvent| unsafe { record(it.cu_event(), stream) }.ok();
+    let is_started = start.as_ref().and_then(record).is_some();
+    enqueue()?;
+    let (Some(start), Some(end), true) = (start, end, is_started) else { return Ok(None) };
+    let is_over = record(&end).and_then(|()| end.synchronize().ok()).is_some();
+    let ns = is_over.then(|| elapsed_ns(&start, &end).ok()).flatten();
+    Ok(ns.map(|ns| Clock::Device { ns }))
 }

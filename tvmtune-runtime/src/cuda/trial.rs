@@ -230,7 +230,7 @@ impl Trial {
         let images = OwnImages::new(code);
         CURRENT.with(|it| it.replace(Some(numbers.clone())));
         let ranges: &'static [(usize, usize)] = Vec::leak(ranges.to_vec());
-        let buckets = Box::leak(Box::new([Bucket { ranges, variants: &[] }]));
+        let buckets = Box::leak(Box::new([Bucket { ranges, work: |_| [0.0; 2], variants: &[] }]));
         let variants: &'static [Variant] =
             Vec::leak(vec![Variant { images: images.images, numbers: current_numbers, ..variant }]);
         let program = Program { buckets, cuda: Box::leak(Box::new([variants])) };
@@ -253,7 +253,8 @@ impl Trial {
         let chosen = self.kernel.choose(self.name, dims)?;
         let args: Vec<DeviceArg<'_>> =
             args.iter().map(|it| DeviceArg::raw(it.memory.address())).collect();
-        let call = Call { kernel: self.name, names: &self.names, dims, args: &args, scalars };
+        let (kernel, names, args) = (self.name, &self.names, &args);
+        let call = Call { kernel, names, dims, args, scalars, traced: None };
         // SAFETY: none is claimed for what the code does, see above. Buffers wait for the device
         // before they are freed, and the stream is the one that the kernel was loaded for.
         unsafe { launch::run(&chosen, self.stream.cu_stream(), &call) }

@@ -4,7 +4,7 @@
 use std::fmt;
 
 use super::{Bucket, cuda};
-use crate::{Element, Error, Held, PlanInfo, Queue};
+use crate::{Element, Error, Held, PlanInfo, Queue, Spec};
 
 /// All code of one program, for buckets of its dimensions.
 #[derive(Clone, Copy, Debug)]
@@ -13,6 +13,15 @@ pub struct Program<const N: usize> {
     pub buckets: &'static [Bucket; N],
     /// Code for CUDA devices: the variants of each bucket, preferred ones first.
     pub cuda: &'static [&'static [cuda::Variant]; N],
+}
+
+/// The description of a program that a trace of its launches has.
+#[derive(Clone, Copy, Debug)]
+pub struct Traced {
+    /// The program.
+    pub spec: &'static Spec,
+    /// Its buckets.
+    pub buckets: &'static [Bucket],
 }
 
 /// The arguments of a launch, beside the queue.
@@ -27,6 +36,8 @@ pub struct Call<'a, A> {
     pub args: &'a [A],
     /// The run-time scalars, as [`Scalar::bits`](super::Scalar::bits) gives them.
     pub scalars: &'a [u64],
+    /// The program, if its launches may be traced.
+    pub traced: Option<&'static Traced>,
 }
 
 /// A queue's way to load programs, convert arguments, and launch.

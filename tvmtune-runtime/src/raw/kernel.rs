@@ -2,7 +2,8 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use super::Variant;
+use super::{Traced, Variant};
+use crate::trace::{self, LaunchedCode};
 use crate::{Cpu, Effort, Error, Isa, PlanInfo, Tier};
 
 /// The code of a program for a range of its dimensions.
@@ -10,6 +11,8 @@ use crate::{Cpu, Effort, Error, Isa, PlanInfo, Tier};
 pub struct Bucket {
     /// The range of each dynamic dimension, both ends included.
     pub ranges: &'static [(usize, usize)],
+    /// Returns the minimum work of a launch for given dimensions: operations, and bytes.
+    pub work: fn(&[i64]) -> [f64; 2],
     /// Machine code, the fastest first.
     pub variants: &'static [Variant],
 }
@@ -75,6 +78,10 @@ pub(crate) fn are_inside(ranges: &[(usize, usize)], dims: &[i64]) -> bool {
 /// # Errors
 ///
 /// [`Error::Panicked`]
-pub fn portable(kernel: &'static str, code: impl FnOnce()) -> Result<(), Error> {
-    catch_unwind(AssertUnwindSafe(code)).map_err(|_| Error::Panicked { kernel })
+pub fn portable(traced: &'static Traced, dims: &[i64], code: impl FnOnce()) -> Result<(), Error> {
+    let kernel = traced.spec.name;
+    let run = || catch_unwind(AssertUnwindSafe(code)).map_err(|_| Error::Panicked { kernel });
+    let (isa, tier) = (Isa::Portable, Tier::Default);
+    let code = || LaunchedCode { isa, tier, threads: Some(1), artifact: "" };
+    trace::launch(Some(traced), dims, run, code)
 }

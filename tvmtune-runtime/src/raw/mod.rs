@@ -26,8 +26,8 @@ pub use crate::cpu::{guarded::Guarded, jit::Code};
 #[cfg(feature = "cpu")]
 pub use arg::{Arg, Scalar, WeightArg};
 #[cfg(feature = "cpu")]
-pub use backend::{Backend, Call, Program};
-#[cfg(feature = "cuda")]
+pub use backend::{Backend, Call, Program, Traced};
+#[cfg(feature = "cpu")]
 pub(crate) use kernel::are_inside;
 #[cfg(feature = "cpu")]
 pub use kernel::{Bucket, Kernel, portable};

@@ -5,7 +5,7 @@
 //! Next: `tvmtune_runtime::raw` launches it. Code for CUDA devices follows, see [`cuda`].
 //!
 //! The items are `BUCKETS`, a `static [rt::raw::Bucket; _]`, and `portable`, the function that
-//! [`super::rust`] prints. The machine code stands in naked functions, byte for byte what was
+//! [`super::rust`] prints. A bucket has a function that computes the work of a launch, see [`work`]. The machine code stands in naked functions, byte for byte what was
 //! measured, behind a `cfg`: elsewhere the list of variants is empty.
 //!
 //! # Invariants
@@ -17,6 +17,7 @@
 #[cfg(feature = "cuda")]
 pub mod cuda;
 mod outline;
+mod work;
 
 use sha2::{Digest, Sha256};
 
@@ -69,13 +70,17 @@ pub fn plan(dag: &Dag, buckets: &[Vec<Interval>], variants: &[Variant<'_>]) -> S
         let pairs: Vec<String> =
             ranges.iter().map(|it| format!("({}, {})", it.lo, it.hi)).collect();
         let pairs = pairs.join(", ");
-        list += &format!("    rt::raw::Bucket {{ ranges: &[{pairs}], variants: &BUCKET_{n} }},\n");
+        let work = work::name(n);
+        list += &format!(
+            "    rt::raw::Bucket {{ ranges: &[{pairs}], work: {work}, variants: &BUCKET_{n} }},\n"
+        );
     }
     let n_buckets = buckets.len();
     text += &format!("pub static BUCKETS: [rt::raw::Bucket; {n_buckets}] = [\n{list}];\n");
     for (n, ranges) in buckets.iter().enumerate() {
         let variants: Vec<_> = variants.iter().filter(|it| it.bucket == *ranges).collect();
         bucket(&mut text, dag, n, &variants);
+        work::print(&mut text, dag, n, ranges);
     }
     text.push('\n');
     text.push_str(&rust::print(&portable(dag)));

@@ -14,11 +14,11 @@ fn parts(plan: &str) -> Option<String> {
     let (head, rest) = plan.split_once(END)?;
     let (_, portable) = rest.split_once("\npub fn portable(")?;
     let (parameters, _) = portable.split_once(") {\n")?;
-    let without_variants = |line: &str| match line.split_once("variants: &BUCKET_") {
-        Some((ranges, _)) => format!("{ranges}variants: &[] }},\n"),
+    let without_code = |line: &str| match line.split_once("work: bucket_") {
+        Some((ranges, _)) => format!("{ranges}work: |_| [0.0; 2], variants: &[] }},\n"),
         None => format!("{line}\n"),
     };
-    let head: String = head.lines().map(without_variants).collect();
+    let head: String = head.lines().map(without_code).collect();
     // An unused name would be a warning in the user's crate.
     let unnamed = |it: &str| it.split_once(": ").map(|(_, ty)| format!("_: {ty}"));
     let parameters = parameters.split(", ").filter(|it| !it.is_empty());
@@ -50,8 +50,8 @@ mod tests {
         // M in 2..=40: avx512 default; avx2 default; portable
 
         pub static BUCKETS: [rt::raw::Bucket; 2] = [
-            rt::raw::Bucket { ranges: &[(1, 1)], variants: &[] },
-            rt::raw::Bucket { ranges: &[(2, 40)], variants: &[] },
+            rt::raw::Bucket { ranges: &[(1, 1)], work: |_| [0.0; 2], variants: &[] },
+            rt::raw::Bucket { ranges: &[(2, 40)], work: |_| [0.0; 2], variants: &[] },
         ];
 
         pub fn portable(_: i64, _: f32, _: &[f32], _: &mut [f32]) {
