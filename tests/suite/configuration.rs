@@ -5,9 +5,11 @@ use std::path::Path;
 
 use tvmtune_build::config::{self, Config};
 
+/// The part of the page that is about the file, not about variables.
 fn document() -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/configuration.md");
-    fs::read_to_string(path).unwrap()
+    let page = fs::read_to_string(path).unwrap();
+    page.split("\n## ").next().map(str::to_owned).unwrap_or_default()
 }
 
 /// Reads a text as the `tvmtune.toml` of a package.

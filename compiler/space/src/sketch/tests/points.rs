@@ -22,6 +22,10 @@ fn templates_follow_from_accesses() {
     assert_eq!(all[..3], ["c: tile j panel", "c: tile j", "c: tile j copy"]);
     assert_eq!(names(&matmul(1024, 1024, 1024, Rhs::RowMajor))[0], "c: tile j copy");
     assert_eq!(names(&matmul(512, 512, 512, Rhs::Transposed))[0], "c: tile j panel");
+    // Few outputs share an operand: copies that lanes of columns need would take longer than dot products.
+    assert_eq!(names(&matmul(2, 512, 512, Rhs::Transposed)), ["c: rows"]);
+    assert_eq!(names(&matmul(2, 512, 512, Rhs::RowMajor))[0], "c: tile j");
+    assert_eq!(names(&linear(c(2), 768, 768, &[]))[0], "y: tile j");
     assert_eq!(names(&softmax(c(128), 768, &[])), ["y: rows"]);
     assert_eq!(names(&add([8, 14, 14])), ["z: flat"]);
     assert_eq!(names(&column_sum(512, 512)), ["y: tile i"]);
