@@ -121,3 +121,95 @@ fn is_pure(inst: &Inst) -> bool {
         _ => false,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::inst::{IntOperand, RegClass};
+    use super::*;
+
+    const COUNTER: VirtReg = VirtReg(0);
+
+    fn entry(dst: u32) -> Inst {
+        Inst::LoadEntry { dst: VirtReg(dst), entry: dst }
+    }
+
+    fn splat(dst: u32, src: u32) -> Inst {
+        Inst::Splat { dst: VirtReg(dst), src: VirtReg(src) }
+    }
+
+    fn add(dst: u32, src: u32) -> Inst {
+        Inst::Add { dst: VirtReg(dst), src: IntOperand::Reg(VirtReg(src)) }
+    }
+
+    fn branch() -> Inst {
+        let zero = IntOperand::Const(0);
+        Inst::IfBegin { value: zero, plus: 0, bound: zero }
+    }
+
+    /// Sinks the values of a prologue into the branches of a task; returns whether any was, and the
+    /// code, an instruction or a bracket each.
+    fn sunk(prologue: &[Inst], task: &[Inst]) -> (bool, String) {
+        let begin = Inst::LoopBegin { counter: COUNTER, runs: true };
+        let end = Inst::LoopEnd { counter: COUNTER };
+        let insts = [prologue, &[begin], task, &[end]].concat();
+        let classes = vec![RegClass::Int; 20];
+        let mut code = MachineFunction { insts, classes, frame: Vec::new() };
+        let is_sunk = sink(&mut code);
+        let shown = code.insts.iter().map(|it| match it {
+            Inst::LoadEntry { dst, .. } => format!("v{} = entry", dst.0),
+            Inst::Splat { dst, src } => format!("v{} = splat v{}", dst.0, src.0),
+            Inst::Add { dst, src: IntOperand::Reg(src) } => format!("v{} += v{}", dst.0, src.0),
+            Inst::LoopBegin { .. } => "for {".to_owned(),
+            Inst::IfBegin { .. } => "if {".to_owned(),
+            Inst::Else => "} else {".to_owned(),
+            Inst::LoopEnd { .. } | Inst::IfEnd => "}".to_owned(),
+            other => panic!("{other:?} is not expected"),
+        });
+        (is_sunk, shown.collect::<Vec<_>>().join("; "))
+    }
+
+    #[test]
+    fn a_value_moves_into_the_branch_that_uses_it_behind_what_it_needs() {
+        let prologue = [entry(1), splat(2, 1), splat(3, 2)];
+        let task = [branch(), Inst::Else, add(9, 3), Inst::IfEnd];
+        let code =
+            "for {; if {; } else {; v1 = entry; v2 = splat v1; v3 = splat v2; v9 += v3; }; }";
+        assert_eq!(sunk(&prologue, &task), (true, code.to_owned()));
+    }
+
+    #[test]
+    fn a_value_of_both_branches_is_computed_in_each() {
+        let task = [branch(), add(9, 1), Inst::Else, add(8, 1), Inst::IfEnd];
+        let code = "for {; if {; v1 = entry; v9 += v1; } else {; v1 = entry; v8 += v1; }; }";
+        assert_eq!(sunk(&[entry(1)], &task), (true, code.to_owned()));
+    }
+
+    #[test]
+    fn values_that_are_used_elsewhere_stay() {
+        let around: [&[Inst]; 3] = [
+            &[branch(), add(9, 1), Inst::IfEnd, add(8, 1)],
+            &[add(8, 1), branch(), add(9, 1), Inst::IfEnd],
+            &[branch(), branch(), add(9, 1), Inst::IfEnd, Inst::IfEnd, add(8, 1)],
+        ];
+        for task in around {
+            let (is_sunk, code) = sunk(&[entry(1)], task);
+            assert!(!is_sunk && code.starts_with("v1 = entry; for {"), "{code}");
+        }
+    }
+
+    #[test]
+    fn operands_of_values_that_stay_do_too() {
+        let task = [branch(), add(9, 1), Inst::IfEnd, add(8, 2)];
+        let (is_sunk, code) = sunk(&[entry(1), splat(2, 1)], &task);
+        assert!(!is_sunk && code.starts_with("v1 = entry; v2 = splat v1; for {"), "{code}");
+    }
+
+    #[test]
+    fn values_that_change_stay() {
+        let task = [branch(), add(9, 1), Inst::IfEnd];
+        let (is_sunk, code) = sunk(&[entry(1), entry(2), add(1, 2)], &task);
+        assert!(!is_sunk && code.starts_with("v1 = entry; v2 = entry; v1 += v2; for {"), "{code}");
+        let updated = [branch(), add(1, 1), Inst::IfEnd];
+        assert!(!sunk(&[entry(1)], &updated).0);
+    }
+}

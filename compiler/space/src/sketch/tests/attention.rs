@@ -98,6 +98,8 @@ fn every_point_of_attention_computes_the_program() {
             for sketch in found.iter().filter(|it| it.uses(TemplateKind::Attention)) {
                 for n in 0..6 {
                     let trace = sketch.instructions(&any_point(sketch, &mut random));
+                    let encoded = sketch.encode(&trace);
+                    assert!(encoded.is_some_and(|it| it.is_exact), "{}", sketch.name);
                     let schedule = tvmtune_schedule::Schedule::replay(&dag, &trace)
                         .unwrap_or_else(|error| panic!("{}: {error:?}", sketch.name));
                     n_points += 1;
