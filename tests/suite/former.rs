@@ -75,9 +75,10 @@ impl Upgraded {
             options.hardware = Hardware::Log(log);
         }
         let mut warnings = Vec::new();
-        let mut on_event = |it: Event<'_>| match it {
-            Event::Warning { what } => warnings.push(what),
-            _ => {}
+        let mut on_event = |it: Event<'_>| {
+            if let Event::Warning { what } = it {
+                warnings.push(what);
+            }
         };
         let (database, workloads) = (self.machine.database(), std::slice::from_ref(&self.workload));
         let exclusive = self.machine.exclusive();
