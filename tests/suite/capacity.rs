@@ -220,7 +220,7 @@ fn less_room_than_is_used_is_an_error() {
     let plan = |t, cap| room_decode::plan(room_decode::Dims { cap, t }).map(|it| it.bucket);
     assert!(matches!(plan(7, 5), Err(Error::BelowLowerEnd { got: 5, least: 7, .. })));
     assert_eq!(plan(9, 9), Ok(&[(9, 131), (9, 70)][..]));
-    // What is inferred is checked as well: rows of 8 where 9 are used.
+    // Inferred dimensions are checked as well: rows of 8 where 9 are used.
     let error = room_softmax(&cpu, &[1.0; 16], &[1.0; 9], &mut [0.0; 18]).unwrap_err();
     assert!(matches!(error, Error::BelowLowerEnd { dim: "S", got: 8, least: 9, .. }), "{error}");
     let error = room_fours(&cpu, &[1.0; 16], &[1.0; 9], &mut [0.0; 18]).unwrap_err();

@@ -142,7 +142,7 @@ fn a_folder_of_records_that_is_a_file_is_named_and_nothing_else_is_lost() {
     assert!(warnings[0].contains("it is a file"), "{output:?}");
     assert_eq!((output.code, sandbox.records().len()), (Some(0), 1), "it is tuned as usual");
 
-    // Where results can't be written, the build goes on without.
+    // The build goes on without results that can't be written.
     let sandbox = Sandbox::new("sandbox", SOURCE);
     let records = sandbox.cache().join("v2/records");
     fs::create_dir_all(records.parent().expect("it has one")).expect("writable");

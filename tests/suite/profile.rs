@@ -285,7 +285,7 @@ fn check_text(application: &Application, path: &str) {
         assert_eq!(idle, 4 * 99);
     }
 
-    // Where nothing can be written, the application runs all the same.
+    // The application runs all the same if nothing can be written.
     let said = application.run("all", "no/such/folder");
     let lines: Vec<&str> = said.lines().collect();
     let [one, other] = lines[..] else { panic!("a line of each process: {said}") };

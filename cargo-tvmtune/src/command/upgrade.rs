@@ -4,7 +4,7 @@
 //! with their times. Of the others the traces are replayed by builds, and their times say nothing: on
 //! the machine at hand what they make now is verified, and timed beside the default schedule and the
 //! code of the earlier release, where this machine kept that. The best of this release is recorded.
-//! Where the earlier code is faster, a search follows; a kernel that stays slower is named, and its
+//! A search follows if the earlier code is faster; a kernel that stays slower is named, and its
 //! record counts as unfinished.
 
 use anstream::{print, println};

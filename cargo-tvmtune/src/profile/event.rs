@@ -30,7 +30,7 @@ pub(crate) struct Launch {
     pub(crate) arguments: Arguments,
 }
 
-/// What the runtime says of a launch.
+/// A launch, as the runtime wrote it.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub(crate) struct Arguments {
     /// The range of each dynamic dimension.

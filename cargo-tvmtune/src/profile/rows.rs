@@ -37,7 +37,7 @@ pub(crate) struct Row {
     pub(crate) idle_us: Option<f64>,
 }
 
-/// What launches of a row have in common.
+/// The key of a row: its launches agree in all of it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Key<'a> {
     kernel: &'a str,

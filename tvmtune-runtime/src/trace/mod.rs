@@ -139,7 +139,7 @@ impl Launch {
             idle_ns: former.map(|it| nanoseconds(entered.saturating_duration_since(it.end))),
         };
         sink.write(&event.to_string());
-        // What tracing itself takes is nobody's idle time.
+        // The time of tracing itself is nobody's idle time.
         let _ = FORMER.try_with(|it| it.set(Some(Former { process, end: Instant::now() })));
     }
 }

@@ -176,7 +176,7 @@ fn a_launch_has_its_time_in_microseconds() {
     let sink = place.open();
     let launch = begin(sink, &TRACED);
     let before = launch.begin;
-    // What a launch does.
+    // The work of a launch.
     while before.elapsed() < Duration::from_millis(3) {}
     launch.end(&[10, 3], &CODE, Clock::Host);
     let bound_us = before.elapsed().as_secs_f64() * 1e6;

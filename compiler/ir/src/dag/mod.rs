@@ -79,7 +79,7 @@ pub struct Dim {
     pub name: String,
     /// The extents for which kernels must be right; never empty, `lo >= 1`.
     pub range: Interval,
-    /// What it is at least at each launch, where that depends on the launch: see [`dims`].
+    /// Its lower bound at each launch, where that depends on other dimensions: see [`dims`].
     pub lower_end: Option<Poly>,
 }
 

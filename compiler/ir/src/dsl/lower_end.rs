@@ -19,7 +19,7 @@ const BASE: DimId = DimId(0);
 const NO_END: &str = "a lower end is made of `+` and `*` of a dimension and integers, of `-` of an \
                       integer, and of `/` by one, as in `T..=512` or `(T + 3) / 4..=512`";
 
-/// What a dimension is at least at each launch.
+/// The lower bound of a dimension at each launch.
 #[derive(Clone)]
 pub(super) struct LowerEnd {
     /// The dimension that it grows with.

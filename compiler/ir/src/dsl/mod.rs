@@ -80,13 +80,13 @@ pub struct DynamicDim {
     pub ident: Ident,
     /// The extents for which kernels must be right.
     pub range: Interval,
-    /// What it is at least at each launch, where that depends on the launch.
+    /// Its lower bound at each launch, where that depends on another dimension.
     pub lower_end: Option<DynamicEnd>,
     /// The intervals in which schedules may differ: they cover `range`, in order.
     pub buckets: Vec<Interval>,
 }
 
-/// What a dimension is at least, in another one.
+/// The lower bound of a dimension, as a polynomial in another one.
 pub struct DynamicEnd {
     /// Its value.
     pub value: Poly,

@@ -64,7 +64,7 @@ pub struct DimDeclaration {
     pub range: Interval,
     /// True if it is known at launch only: declared as a range.
     pub dynamic: bool,
-    /// What it is at least, where the range begins at another dimension.
+    /// Its lower bound, where the range begins at another dimension.
     pub(super) lower_end: Option<LowerEnd>,
 }
 

@@ -85,7 +85,7 @@ fn saturate(value: i128) -> i64 {
 #[derive(Clone, Debug, Default)]
 pub struct Facts {
     dims: BTreeMap<DimId, Interval>,
-    /// What a dimension is at least, in other dimensions.
+    /// The lower bound of a dimension, as a polynomial in others.
     pub(super) lower_ends: BTreeMap<DimId, Poly>,
     vars: BTreeMap<VarId, Poly>,
 }
