@@ -12,11 +12,12 @@ use tvmtune_ir::target::{self, CpuTarget};
 use tvmtune_plan::source::Cfg;
 use tvmtune_runtime::{Cpu, Error, Isa, Weight, autotune};
 use tvmtune_schedule::{Schedule, nest};
-use tvmtune_tests::{emulate, nvrtc::nvrtc, workload};
+use tvmtune_tests::workload;
 use tvmtune_tuner::random::Random;
-use tvmtune_tuner::space::{Point, Space};
+use tvmtune_tuner::space::Space;
 
-use crate::{cuda, tuning};
+use crate::cuda::points::Points;
+use crate::tuning;
 
 /// Rows that are `S` apart, times a weight.
 #[autotune(dims(M = 1..=9, N = 24, T = 1..=70, S = T..=131), buckets(T = [16, 70], S = [32, 131]))]
@@ -318,30 +319,12 @@ fn all_sketches_leave_the_room_alone() {
 }
 
 /// Checks points of all sketches on the emulator, which reports accesses out of bounds.
-fn check_on_gpu(source: &str, dims: &[&[i64]], n_points: usize, abs: f64) {
-    let Some(nvrtc) = nvrtc() else { return };
-    let dag = tvmtune_ir::dsl::program(source).unwrap();
-    let space = Space::new(&dag, &cuda::target().into());
-    let mut random = Random::new(5);
-    let default = |n: usize| Point { sketch: n as u16, choices: space.sketches[n].default.clone() };
-    let defaults = (0..space.sketches.len()).map(default);
-    let points: Vec<_> = defaults.chain((0..n_points).map(|_| space.random(&mut random))).collect();
-    let mut n_checked = 0;
-    for (n, point) in points.iter().enumerate() {
-        let Ok(schedule) = Schedule::replay(&dag, &space.instructions(point)) else { continue };
-        let Ok(generated) = cuda::generate(&schedule, cuda::HOPPER) else { continue };
-        let module = cuda::module(nvrtc, &generated);
-        let dims = dims[n % dims.len()];
-        let params = poisoned(&dag, dims);
-        let expected = interp::run(&dag, dims, &params, &[]);
-        assert!(expected.iter().all(is_finite));
-        let shown = || format!("{dims:?}\n{}\n{}", generated.nest, generated.unit.source);
-        let found = emulate::run(&generated, &module, dims, &params, &[], &cuda::timing(n));
-        let found = found.unwrap_or_else(|it| panic!("{it}\n{}", shown()));
-        assert_eq!(found[0].max_error(&expected[0], 1e-4, abs), None, "{}", shown());
-        n_checked += 1;
-    }
-    assert!(n_checked * 4 > points.len(), "{n_checked} of {} points", points.len());
+fn check_on_gpu(source: &str, dims: &[&[i64]], n_random: usize, abs: f64) {
+    let share = Points { source, dims, n_random, seed: 5 }.check(poisoned, |found, expected| {
+        assert!(is_finite(expected));
+        found.max_error(expected, 1e-4, abs)
+    });
+    assert!(share.is_none_or(|it| it > 0.25), "{share:?} of all points");
 }
 
 #[test]

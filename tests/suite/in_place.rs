@@ -6,17 +6,18 @@ use half::bf16;
 use tvmtune_build::op::Op;
 use tvmtune_build::package::Package;
 use tvmtune_cpu::vector;
-use tvmtune_ir::dag::{DType, Number};
+use tvmtune_ir::dag::{DType, Dag, Number};
 use tvmtune_ir::interp::{self, Array};
 use tvmtune_ir::target::{CpuTarget, Isa};
 use tvmtune_plan::source::Cfg;
 use tvmtune_runtime::{Cpu, Error, Weight, autotune};
 use tvmtune_schedule::{Schedule, nest};
-use tvmtune_tests::{emulate, nvrtc::nvrtc, workload};
+use tvmtune_tests::workload;
 use tvmtune_tuner::random::Random;
 use tvmtune_tuner::space::Space;
 
-use crate::{cuda, tuning};
+use crate::cuda::points::Points;
+use crate::tuning;
 
 /// The residual stream of a transformer takes up a product.
 #[autotune(dims(M = 1..=37, N = 48, K = 40), buckets(M = [1, 37]))]
@@ -198,34 +199,13 @@ fn tolerance(dtype: DType) -> (f64, f64) {
 }
 
 /// Checks points of all sketches on the emulator, which reports races.
-fn check_on_gpu(source: &str, dims: &[&[i64]], n_points: usize) {
-    let Some(nvrtc) = nvrtc() else { return };
-    let dag = tvmtune_ir::dsl::program(source).unwrap();
-    let space = Space::new(&dag, &cuda::target().into());
-    let mut random = Random::new(3);
-    let defaults = (0..space.sketches.len()).map(|n| tvmtune_tuner::space::Point {
-        sketch: n as u16,
-        choices: space.sketches[n].default.clone(),
+fn check_on_gpu(source: &str, dims: &[&[i64]], n_random: usize) {
+    let arguments = |dag: &Dag, dims: &[i64]| tvmtune_tests::arguments(dag, dims, Array::random);
+    let share = Points { source, dims, n_random, seed: 3 }.check(arguments, |found, expected| {
+        let (rel, abs) = tolerance(expected.dtype);
+        found.max_error(expected, rel, abs)
     });
-    let points: Vec<_> = defaults.chain((0..n_points).map(|_| space.random(&mut random))).collect();
-    let mut n_checked = 0;
-    for (n, point) in points.iter().enumerate() {
-        let Ok(schedule) = Schedule::replay(&dag, &space.instructions(point)) else { continue };
-        let Ok(generated) = cuda::generate(&schedule, cuda::HOPPER) else { continue };
-        let module = cuda::module(nvrtc, &generated);
-        let dims = dims[n % dims.len()];
-        let params = tvmtune_tests::arguments(&dag, dims, Array::random);
-        let expected = interp::run(&dag, dims, &params, &[]);
-        let shown = || format!("{dims:?}\n{}\n{}", generated.nest, generated.unit.source);
-        let found = emulate::run(&generated, &module, dims, &params, &[], &cuda::timing(n));
-        let found = found.unwrap_or_else(|it| panic!("{it}\n{}", shown()));
-        for (found, expected) in found.iter().zip(&expected) {
-            let (rel, abs) = tolerance(expected.dtype);
-            assert_eq!(found.max_error(expected, rel, abs), None, "{}", shown());
-        }
-        n_checked += 1;
-    }
-    assert!(n_checked * 2 > points.len(), "{n_checked} of {} points", points.len());
+    assert!(share.is_none_or(|it| it > 0.5), "{share:?} of all points");
 }
 
 #[test]

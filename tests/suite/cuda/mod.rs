@@ -8,6 +8,7 @@ mod fixtures;
 mod im2col;
 mod mma;
 mod persistent;
+pub(crate) mod points;
 mod programs;
 mod scans;
 mod schedules;
