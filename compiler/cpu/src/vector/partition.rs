@@ -69,6 +69,15 @@ struct GuardBound {
     at: Poly,
 }
 
+impl GuardBound {
+    /// Returns the first iteration in which the guard fails whatever the inner loops do, if it is a
+    /// constant.
+    fn end(&self) -> Option<i64> {
+        let least = self.least.as_constant()?;
+        Some(((-least).max(0) + self.step - 1) / self.step)
+    }
+}
+
 impl Lowering<'_> {
     /// Splits the iterations of a loop into ranges in which the same guards are proven.
     pub(super) fn partition(&mut self, loop_: &Loop) -> Result<Vec<IterRange>, Unsupported> {
@@ -263,36 +272,34 @@ impl Lowering<'_> {
     }
 }
 
-/// Splits a loop whose extent and bounds are constants.
+/// Splits a loop whose extent and bounds are constants. Iterations in which every statement is guarded
+/// off are left out: a task at the edge may have whole tiles beyond it.
 fn partition_static(
     extent: i64,
     known: &[i64],
     bounds: &[GuardBound],
     leaves: &[Vec<GuardId>],
 ) -> Vec<IterRange> {
-    let mut ends: Vec<i64> = known.iter().copied().chain([extent]).filter(|it| *it > 0).collect();
+    let ends_of = |ids: &Vec<GuardId>| {
+        let around = bounds.iter().filter(|it| ids.contains(&it.id));
+        around.filter_map(GuardBound::end).min().unwrap_or(extent)
+    };
+    let extent = leaves.iter().map(ends_of).max().map_or(extent, |it| it.min(extent));
+    let inner = known.iter().copied().filter(|it| (1..extent).contains(it));
+    let mut ends: Vec<i64> = inner.chain((extent > 0).then_some(extent)).collect();
     ends.sort_unstable();
     ends.dedup();
     let mut start = 0;
     let mut partition = Vec::new();
     for end in ends {
         let holds = bounds.iter().zip(known).filter(|(_, at)| **at >= end);
-        let fails = |id: &GuardId| {
-            bounds.iter().any(|it| {
-                it.id == *id
-                    && it.least.as_constant().is_some_and(|least| it.step * start + least >= 0)
-            })
-        };
-        // Nothing happens in iterations in which every statement is guarded off.
-        if !leaves.iter().all(|guards| guards.iter().any(fails)) {
-            partition.push(IterRange {
-                start: Poly::constant(start),
-                count: Poly::constant(end - start),
-                proven: holds.map(|(it, _)| it.id).collect(),
-                at_most_one: end - start == 1,
-                ..IterRange::default()
-            });
-        }
+        partition.push(IterRange {
+            start: Poly::constant(start),
+            count: Poly::constant(end - start),
+            proven: holds.map(|(it, _)| it.id).collect(),
+            at_most_one: end - start == 1,
+            ..IterRange::default()
+        });
         start = end;
     }
     partition

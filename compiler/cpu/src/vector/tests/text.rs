@@ -98,6 +98,43 @@ fn rows_known_before_are_exact() {
 }
 
 #[test]
+fn tiles_beyond_the_edge_are_left_out() {
+    let dag = program(
+        "#[autotune(dims(M = 5, N = 40, K = 8))]
+        fn matmul(a: Tensor<f32, M, K>, b: Tensor<f32, K, N>) -> Tensor<f32, M, N> {
+            compute(|i, j| sum(0..K, |k| a[[i, k]] * b[[k, j]]))
+        }",
+    );
+    let mut schedule = Schedule::new(&dag);
+    let stage = StageId(0);
+    // The second task has one tile, and three that lie beyond all columns.
+    let j = schedule.split(stage, A[1], &[4, 8]).unwrap();
+    schedule.reorder(stage, &[j[0], A[0], j[1], A[2], j[2]]).unwrap();
+    schedule.annotate(stage, j[0], LoopKind::Parallel).unwrap();
+    schedule.annotate(stage, j[2], LoopKind::Vectorized).unwrap();
+    insta::assert_snapshot!(kernel(&schedule, Isa::Avx512), @r"
+    kernel matmul for avx512
+    t0: tensor 0
+    t1: tensor 1
+    t2: tensor 2
+    phase v8 in 0..2
+      if v8 < 1
+        loop v9 in 0..5
+          loop v10 in 0..4
+            r0 = 0
+            loop v11 in 0..8
+              r0 = fma(t0[32*v9 + 4*v11].1, t1[32*v10 + 160*v11].n{8}, r0)
+            t2[160*v9 + 32*v10].n{8} = r0
+      else
+        loop v12 in 0..5
+          r1 = 0
+          loop v13 in 0..8
+            r1 = fma(t0[32*v12 + 4*v13].1, t1[160*v13 + 128].n{8}, r1)
+          t2[160*v12 + 128].n{8} = r1
+    ");
+}
+
+#[test]
 fn a_row_is_reduced_in_lanes_and_then_once() {
     let dag = program(
         "#[autotune(dims(R = 1..=64, D = 40))]
