@@ -70,7 +70,10 @@ impl Blocks {
                 axis if axis == variant.row => (it.rows * variant.tile.rows).min(*extent),
                 Some(axis) if axis == variant.vector => lanes.min(*extent),
                 Some(axis) if axis < n_spatial => 1,
-                _ => *extent,
+                axis => match variant.block {
+                    Some(block) if axis == Some(block.axis) => block.length.min(*extent),
+                    _ => *extent,
+                },
             };
             let tile: Vec<u64> = extents.iter().enumerate().map(length).collect();
             accesses.iter().map(|it| it.footprint(&tile) * WORD_BYTES).sum::<u64>()

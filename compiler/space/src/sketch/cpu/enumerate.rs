@@ -11,7 +11,7 @@
 
 use super::blocks::Blocks;
 use super::register_tile::{Operand, choose};
-use super::variant::{CopyScope, OperandCopy, Padded, Sharing, TileVariant};
+use super::variant::{CopyScope, OperandCopy, Padded, ReductionBlock, Sharing, TileVariant};
 use crate::sketch::Builder;
 use crate::sketch::layout::{WORD_BYTES, dim_along};
 use tvmtune_ir::dag::TensorKind;
@@ -30,6 +30,15 @@ const MIN_COPY_REUSE: u64 = 16;
 /// Lengths of a tile's row by which rows are far apart; chosen by measurement.
 const FAR_TILES: u64 = 4;
 
+/// Sizes of the first-level cache of what a register tile reads along its vectors in a block of the
+/// reduction; chosen by measurement: shorter blocks pay more for accumulators than for the way to the
+/// second-level cache.
+const BLOCK_L1_SIZES: u64 = 2;
+/// Blocks of a reduction are multiples of this many iterations, and this many at least; chosen by
+/// judgement.
+const BLOCK_MULTIPLE: u64 = 8;
+const MIN_BLOCK: u64 = 32;
+
 /// The cost model of copies and stores, in cycles of one thread; chosen by measurement.
 mod cost_of {
     /// A vector whose elements are stored one by one.
@@ -46,6 +55,11 @@ mod cost_of {
     pub(super) const ROW_ELEMENT: f64 = 0.05;
     /// A phase of its own: a barrier between threads.
     pub(super) const PHASE: f64 = 4000.0;
+    /// A vector that a step of a tile loads from the second-level cache, or from beyond it.
+    pub(super) const STREAMED_VECTOR_FROM_L2: f64 = 0.05;
+    pub(super) const STREAMED_VECTOR: f64 = 1.0;
+    /// A vector of accumulators that is added to memory.
+    pub(super) const ACCUMULATED_VECTOR: f64 = 3.0;
 }
 
 /// Returns the variants of a reduction, the most promising first.
@@ -53,6 +67,8 @@ pub(super) fn variants(b: &Builder, anchor: StageId) -> Vec<TileVariant> {
     let n_spatial = b.n_spatial(anchor);
     let mut found: Vec<TileVariant> =
         (0..n_spatial).flat_map(|axis| variants_along(b, anchor, axis)).collect();
+    let blocked: Vec<TileVariant> = found.iter().filter_map(|it| blocked(b, anchor, it)).collect();
+    found.extend(blocked);
     found.sort_by(|a, b| a.cost.total_cmp(&b.cost));
     let best = found.first().map_or(0.0, |it| it.cost);
     found.retain(|it| it.cost <= best * MAX_SLOWDOWN);
@@ -95,8 +111,17 @@ fn variants_along(b: &Builder, anchor: StageId, vector: usize) -> Vec<TileVarian
         accesses.iter().map(|it| Operand::new(it, vector, row, b.cpu().l1_bytes)).collect();
     let tile = choose(b.cpu().isa, &operands, row.map_or(1, |it| extents[it]), extents[vector]);
     let sharing = Sharing::Any;
-    let mut variant =
-        TileVariant { vector, row, packed, copied: None, padded, sharing, tile, cost: 0.0 };
+    let mut variant = TileVariant {
+        vector,
+        row,
+        packed,
+        copied: None,
+        padded,
+        sharing,
+        tile,
+        block: None,
+        cost: 0.0,
+    };
     variant.sharing = Sharing::classify(&variant, &accesses, &extents[..compute.n_spatial]);
     for access in accesses.iter().filter(|it| b.is_packable(it.tensor)) {
         // Packing a weight costs nothing at a launch.
@@ -120,6 +145,65 @@ fn variants_along(b: &Builder, anchor: StageId, vector: usize) -> Vec<TileVarian
     let copies = [CopyScope::Panel, CopyScope::Whole]
         .map(|scope| with_copy(Some(OperandCopy { read: number, dim, scope })));
     copies.into_iter().chain((!must).then(|| with_copy(None))).collect()
+}
+
+/// Returns the variant whose reduction runs block by block, where it has several blocks, and several
+/// tiles read each.
+fn blocked(b: &Builder, anchor: StageId, variant: &TileVariant) -> Option<TileVariant> {
+    if variant.copied.is_some_and(|it| it.scope == CopyScope::Panel) || !variant.padded.is_empty() {
+        return None;
+    }
+    let (compute, extents) = (b.compute(anchor), b.extents(anchor));
+    let axis = (compute.n_spatial..extents.len()).max_by_key(|it| extents[*it])?;
+    let n_tiles = variant.row.map_or(1, |it| extents[it].div_ceil(variant.tile.rows));
+    if n_tiles == 1 {
+        return None;
+    }
+    let streamed = streamed_bytes(b, anchor, variant);
+    let max_bytes = BLOCK_L1_SIZES * b.cpu().l1_bytes;
+    let length = block_length(extents[axis], max_bytes * extents[axis] / streamed)?;
+    // Accumulators go to memory and back for each block.
+    let n_blocks = extents[axis].div_ceil(length);
+    let outputs: u64 = extents[..compute.n_spatial].iter().product();
+    let n_vectors = (outputs * n_blocks).div_ceil(b.lanes()) as f64;
+    let steps: u64 = extents[compute.n_spatial..].iter().product();
+    // The first tile loads them from far in any case.
+    let n_loads = (outputs * steps).div_ceil(b.lanes() * variant.tile.rows) as f64;
+    let n_loads = n_loads * (1.0 - 1.0 / n_tiles as f64);
+    let saved = match streamed {
+        bytes if bytes <= max_bytes => 0.0,
+        bytes if bytes <= b.cpu().l2_bytes / 2 => cost_of::STREAMED_VECTOR_FROM_L2,
+        _ => cost_of::STREAMED_VECTOR,
+    };
+    let cost = variant.cost - saved * n_loads + cost_of::ACCUMULATED_VECTOR * n_vectors;
+    let block = Some(ReductionBlock { axis, length });
+    Some(TileVariant { block, cost, ..variant.clone() })
+}
+
+/// Returns the length of the blocks of a reduction, which is at most `longest`: one that divides it, if
+/// there is one that is half as long at least. `None` if there would be one block, or very short ones.
+fn block_length(extent: u64, longest: u64) -> Option<u64> {
+    if longest < MIN_BLOCK || longest >= extent {
+        return None;
+    }
+    let shared = extent.div_ceil(extent.div_ceil(longest)).next_multiple_of(BLOCK_MULTIPLE);
+    let lengths = (longest / 2..=longest).rev().filter(|it| it.is_multiple_of(BLOCK_MULTIPLE));
+    Some(lengths.into_iter().find(|it| extent.is_multiple_of(*it)).unwrap_or(shared))
+}
+
+/// Returns the bytes of vectorized operands that a register tile reads in the whole reduction.
+fn streamed_bytes(b: &Builder, anchor: StageId, variant: &TileVariant) -> u64 {
+    let n_spatial = b.n_spatial(anchor);
+    let tile = |(axis, extent): (usize, &u64)| match axis {
+        _ if axis == variant.vector => (variant.tile.vectors * b.lanes()).min(*extent),
+        _ if Some(axis) == variant.row => variant.tile.rows.min(*extent),
+        _ if axis < n_spatial => 1,
+        _ => *extent,
+    };
+    let extents: Vec<u64> = b.extents(anchor).iter().enumerate().map(tile).collect();
+    let accesses = b.accesses(anchor);
+    let vectors = accesses.iter().filter(|it| it.depends_on(variant.vector));
+    vectors.map(|it| it.footprint(&extents) * WORD_BYTES).sum::<u64>().max(1)
 }
 
 /// Returns whether a copy indexed by the axes of a read is hardly larger than the elements read.
@@ -223,4 +307,21 @@ fn cost(b: &Builder, anchor: StageId, variant: &TileVariant) -> f64 {
         cycles += cost_of::PHASE;
     }
     cycles
+}
+
+#[cfg(test)]
+mod tests {
+    use super::block_length;
+
+    #[test]
+    fn blocks_divide_a_reduction_or_share_it_evenly() {
+        let length = |extent| block_length(extent, 682);
+        assert_eq!(
+            [length(600), length(682), length(1536), length(8192)],
+            [None, None, Some(512), Some(512)]
+        );
+        // 3 blocks of 632, the last one shorter.
+        assert_eq!(length(1890), Some(632));
+        assert_eq!(block_length(8192, 16), None);
+    }
 }

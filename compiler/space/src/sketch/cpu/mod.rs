@@ -2,6 +2,7 @@
 
 mod attention;
 mod block_scan;
+mod blocked_reduction;
 mod blocks;
 mod copies;
 mod elementwise;

@@ -17,7 +17,9 @@
 //! # Source
 //!
 //! Goto and van de Geijn's layers of matrix multiplication, for any reduction with reuse.
+//! `blocked_reduction.rs` has the layer of long reductions.
 
+use super::blocked_reduction;
 use super::blocks::Blocks;
 use super::copies::{self, TileLoops};
 use super::hoist_invariant;
@@ -35,19 +37,21 @@ const STEPS: u64 = 4;
 const MAX_WINDOW: u64 = 7;
 
 /// The loops of the stage that is tiled.
-struct Loops {
+pub(super) struct Loops {
     /// The grid of tasks.
-    grid: Vec<AxisId>,
+    pub(super) grid: Vec<AxisId>,
     /// The loops between the grid and the register tile.
-    middle: Vec<(Middle, AxisId)>,
-    row: Option<AxisId>,
-    vector: AxisId,
-    copies: TileLoops,
+    pub(super) middle: Vec<(Middle, AxisId)>,
+    pub(super) row: Option<AxisId>,
+    /// The decision on the rows of the register tile.
+    pub(super) row_tile: Option<DecisionId>,
+    pub(super) vector: AxisId,
+    pub(super) copies: TileLoops,
 }
 
 /// A loop between the grid and the register tile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Middle {
+pub(super) enum Middle {
     /// Over iterations of the last other axis.
     Outer,
     /// Over tiles of the unrolled axis.
@@ -78,8 +82,18 @@ pub(super) fn register_tile(b: &mut Builder, group: Tiled, variant: &TileVariant
     pack_accumulators(b, anchor, variant)?;
     let loops = split_root(b, root, anchor, variant, &name)?;
     let panel = copied.filter(|it| it.1.scope == CopyScope::Panel).map(|it| it.0);
-    order_root(b, Tiled { root, anchor }, &loops, panel, &name)?;
-    reduce_in_registers(b, anchor, variant, &name)?;
+    let group = Tiled { root, anchor };
+    match variant.block {
+        Some(block) => {
+            blocked_reduction::order_root(b, group, &loops)?;
+            let unrolled = split_steps(b, anchor, variant, &name)?;
+            blocked_reduction::reduce(b, anchor, (variant, block), (&loops, unrolled), &name)?;
+        }
+        None => {
+            order_root(b, group, &loops, panel, &name)?;
+            reduce_in_registers(b, anchor, variant, &name)?;
+        }
+    }
     for (tensor, dim) in &variant.packed {
         pack_by_tile(b, *tensor, *dim, loops.copies.vector_tile)?;
     }
@@ -110,8 +124,9 @@ fn label(b: &Builder, root: StageId, variant: &TileVariant) -> String {
         Some(CopyScope::Whole) => " copy",
         None => "",
     };
+    let blocked = if variant.block.is_some() { " blocked" } else { "" };
     let axis = &b.compute(root).axes[variant.vector].name;
-    format!("{} {axis}{copied}", TemplateKind::Tile.label())
+    format!("{} {axis}{copied}{blocked}", TemplateKind::Tile.label())
 }
 
 fn split_root(
@@ -142,7 +157,7 @@ fn split_root(
             grid.push(id);
         }
     }
-    let mut row = None;
+    let (mut row, mut row_tile) = (None, None);
     if let Some(axis) = variant.row {
         let extent = extents[axis];
         let tiles: Vec<u64> = (1..=extent.min(MAX_TILE.0)).collect();
@@ -153,7 +168,7 @@ fn split_root(
         let parts = b.split(root, AxisId(axis as u32), &factors)?;
         grid.push(parts[0]);
         middle.push((Middle::Rows, parts[1]));
-        row = Some(parts[2]);
+        (row, row_tile) = (Some(parts[2]), Some(inner));
     }
     let n_vectors = extents[variant.vector].div_ceil(lanes);
     let tiles: Vec<u64> = (1..=n_vectors.min(MAX_TILE.1)).map(|it| it * lanes).collect();
@@ -165,7 +180,7 @@ fn split_root(
     grid.push(parts[0]);
     middle.push((Middle::Vectors, parts[1]));
     let copies = TileLoops { task: parts[0], vector_tile: inner, padding: blocks.padding };
-    Ok(Loops { grid, middle, row, vector: parts[2], copies })
+    Ok(Loops { grid, middle, row, row_tile, vector: parts[2], copies })
 }
 
 /// Returns the factors of an axis: tiles of a task, a decision with that default, and `inner` in a tile.
@@ -216,6 +231,11 @@ fn order_root(
     let numbers: Vec<u64> = (0..lists.len() as u64).collect();
     let decision = b.decide(format!("{name} order"), DecisionKind::Order, &numbers, 0);
     b.one_of(decision, lists)?;
+    annotate_root(b, root, loops)
+}
+
+/// Makes the grid of a tiled stage parallel, and its tiles vectors.
+pub(super) fn annotate_root(b: &mut Builder, root: StageId, loops: &Loops) -> Result<()> {
     b.annotate_all(root, &loops.grid, LoopKind::Parallel)?;
     if let Some(row) = loops.row {
         b.annotate(root, row, LoopKind::Unrolled)?;
@@ -247,37 +267,54 @@ fn reduce_in_registers(
     name: &str,
 ) -> Result<()> {
     let n_spatial = b.n_spatial(anchor);
-    let extents = b.extents(anchor);
-    let mut reduce: Vec<AxisId> = (n_spatial..extents.len()).map(|it| AxisId(it as u32)).collect();
     let tile = |it: &usize| *it == variant.vector || Some(*it) == variant.row;
     let mut order: Vec<AxisId> =
         (0..n_spatial).filter(|it| !tile(it)).map(|it| AxisId(it as u32)).collect();
-
-    // The last reduce axis that runs more than once is unrolled: whole if it is short.
-    let mut unrolled = None;
-    if let Some(last) = (n_spatial..extents.len()).rev().find(|it| extents[*it] > 1) {
-        let extent = extents[last];
-        let stride = variant.stride();
-        let is_known = |it: &u64| *it == extent || (*it < extent && it.is_multiple_of(stride));
-        let options: Vec<u64> = (1..=MAX_STEPS).filter(is_known).collect();
-        let best = if extent <= MAX_WINDOW { extent } else { (STEPS / stride).max(1) * stride };
-        let kind = DecisionKind::Inner;
-        let decision = b.decide(format!("{name} steps"), kind, &options, best);
-        let parts = b.split(anchor, AxisId(last as u32), &[Factor::Open(decision)])?;
-        let at = last - n_spatial;
-        reduce[at] = parts[0];
-        unrolled = Some(parts[1]);
-    }
-    order.extend(reduce);
-    order.extend(unrolled);
+    let steps = split_steps(b, anchor, variant, name)?;
+    order.extend(steps.outer);
+    order.extend(steps.unrolled);
     order.extend(variant.row.map(|it| AxisId(it as u32)));
     order.push(AxisId(variant.vector as u32));
     b.reorder(anchor, order)?;
-    if let Some(axis) = unrolled {
+    if let Some(axis) = steps.unrolled {
         b.annotate(anchor, axis, LoopKind::Unrolled)?;
     }
     if let Some(axis) = variant.row {
         b.annotate(anchor, AxisId(axis as u32), LoopKind::Unrolled)?;
     }
     b.annotate(anchor, AxisId(variant.vector as u32), LoopKind::Vectorized)
+}
+
+/// The loops of a reduction around the register tile.
+pub(super) struct Steps {
+    /// A loop for each reduce axis, in order.
+    pub(super) outer: Vec<AxisId>,
+    /// The steps of the last of them that are unrolled.
+    pub(super) unrolled: Option<AxisId>,
+}
+
+/// Splits the last reduce axis that runs more than once: its inner part is unrolled, all of it if it is
+/// short.
+fn split_steps(
+    b: &mut Builder,
+    anchor: StageId,
+    variant: &TileVariant,
+    name: &str,
+) -> Result<Steps> {
+    let n_spatial = b.n_spatial(anchor);
+    let extents = b.extents(anchor);
+    let mut outer: Vec<AxisId> = (n_spatial..extents.len()).map(|it| AxisId(it as u32)).collect();
+    let Some(last) = (n_spatial..extents.len()).rev().find(|it| extents[*it] > 1) else {
+        return Ok(Steps { outer, unrolled: None });
+    };
+    let extent = extents[last];
+    let stride = variant.stride();
+    let is_known = |it: &u64| *it == extent || (*it < extent && it.is_multiple_of(stride));
+    let options: Vec<u64> = (1..=MAX_STEPS).filter(is_known).collect();
+    let best = if extent <= MAX_WINDOW { extent } else { (STEPS / stride).max(1) * stride };
+    let kind = DecisionKind::Inner;
+    let decision = b.decide(format!("{name} steps"), kind, &options, best);
+    let parts = b.split(anchor, AxisId(last as u32), &[Factor::Open(decision)])?;
+    outer[last - n_spatial] = parts[0];
+    Ok(Steps { outer, unrolled: Some(parts[1]) })
 }

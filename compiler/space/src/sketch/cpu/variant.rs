@@ -22,8 +22,20 @@ pub(super) struct TileVariant {
     pub(super) padded: Vec<Padded>,
     pub(super) sharing: Sharing,
     pub(super) tile: RegisterTile,
+    /// Set if tiles of a task reduce block by block; else each tile reduces at once.
+    pub(super) block: Option<ReductionBlock>,
     /// Estimated cycles; variants are tried in this order.
     pub(super) cost: f64,
+}
+
+/// A block of iterations of a reduce axis, which all tiles of a task take before the next one: the
+/// elements that they share stay in the first-level cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct ReductionBlock {
+    /// The reduce axis.
+    pub(super) axis: usize,
+    /// Iterations of a block.
+    pub(super) length: u64,
 }
 
 /// A padded copy. It is made in any case, so that its layout is free.

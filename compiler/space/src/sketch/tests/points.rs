@@ -8,7 +8,7 @@ use crate::default;
 use crate::sketch::sketches;
 use tvmtune_ir::dag::Dag;
 use tvmtune_ir::poly::{DimId, Poly};
-use tvmtune_ir::target::{Isa, Target};
+use tvmtune_ir::target::{CpuTarget, Isa, Target};
 use tvmtune_schedule::{Schedule, nest};
 
 fn names(dag: &Dag) -> Vec<String> {
@@ -64,6 +64,33 @@ fn every_point_computes_the_program() {
         }
     }
     assert!(n_fit * 2 > n_points, "only {n_fit} of {n_points} points fit");
+}
+
+/// A reduction that is long for these caches, so that tiles take it block by block.
+#[test]
+fn every_point_of_a_blocked_reduction_computes_the_program() {
+    let mut random = random(4);
+    let m = || Poly::dim(DimId(0));
+    for (k, blocks) in [(160, "even"), (149, "with a shorter last one")] {
+        for n_rows in [1, 17, 30] {
+            let oracle = Oracle::new(linear(m(), 45, k, &[(1, 30)]), vec![n_rows]);
+            for isa in [Isa::Avx512, Isa::Avx2] {
+                let cpu =
+                    CpuTarget { l1_bytes: 4 << 10, l2_bytes: 16 << 10, ..CpuTarget::generic(isa) };
+                let found = sketches(&oracle.dag, &cpu.into());
+                let blocked: Vec<_> =
+                    found.iter().filter(|it| it.name.contains("blocked")).collect();
+                assert!(!blocked.is_empty(), "no sketch with blocks, {blocks}");
+                for sketch in blocked {
+                    let points = (0..8).map(|_| any_point(sketch, &mut random));
+                    for point in points.chain([sketch.default.clone()]) {
+                        let trace = sketch.instructions(&point);
+                        oracle.check(&Schedule::replay(&oracle.dag, &trace).unwrap(), isa);
+                    }
+                }
+            }
+        }
+    }
 }
 
 #[test]
