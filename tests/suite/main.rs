@@ -27,6 +27,7 @@ mod macros;
 mod mistakes;
 mod nvrtc;
 mod online;
+mod plan;
 mod prepared;
 mod profile;
 mod programs;

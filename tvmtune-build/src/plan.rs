@@ -8,8 +8,11 @@
 //! - Code is generated here from a trace, never taken from a record: a database is data.
 //! - A trace that doesn't apply is passed over for the next one; the default schedule is the last.
 //! - A trace whose code is not the one that was measured is replayed where the recorded schedule was
-//!   clearly faster, in its record, than what else there is; its recorded time is not shown.
+//!   clearly faster, in its record, than what else there is, else the default schedule takes its place; its
+//!   recorded time is not shown.
+//! - Where no measurement compares a schedule with the default one, the cost model does.
 
+use std::cell::LazyCell;
 use std::path::Path;
 
 use sha2::{Digest as _, Sha256};
@@ -20,16 +23,22 @@ use tvmtune_ir::poly::Interval;
 use tvmtune_ir::target::{CpuTarget, DeviceKey, GpuTarget, Isa};
 use tvmtune_plan::database::{Choice, Lookup};
 use tvmtune_plan::embed;
-use tvmtune_plan::record::{Bucket, Effort, Search, SearchLimits, Source, Tier};
+use tvmtune_plan::record::{Bucket, Effort, Entry, Search, SearchLimits, Source, Tier};
 use tvmtune_schedule::repair::repair;
-use tvmtune_schedule::{Instruction, Schedule};
-use tvmtune_space::default;
+use tvmtune_schedule::{Instruction, Schedule, nest};
+use tvmtune_space::{cost, default};
 
 use crate::op::Op;
 use crate::report::TuningStatus;
 
 /// The instruction sets a binary is prepared for, best first: it may travel.
 pub const ISAS: [Isa; 2] = [Isa::Avx512, Isa::Avx2];
+
+/// Costs in that of the default schedule, by the cost model: a schedule of other ranges that has more is
+/// slower, mostly; one that has less is faster, also if its record compared it with another default schedule.
+/// Chosen by measurement (docs/results/builds-zen3-2-cores.md).
+const MAX_COST: f64 = 1.25;
+const CLEARLY_CHEAPER: f64 = 0.8;
 
 /// The machine a build plans for.
 #[derive(Clone, Copy, Debug)]
@@ -182,6 +191,8 @@ pub fn realize<'a>(
 ) -> Result<Variant<'a>, Unsupported> {
     let dag = op.dag.specialize(spec.bucket);
     let VariantSpec { bucket, isa, .. } = *spec;
+    let cpu = plan_target.target(isa);
+    let default = LazyCell::new(|| default::schedule(&dag, &cpu.into()));
     let (mut flawed, mut replayed): (_, Option<Variant<'_>>) = (None, None);
     for choice in &spec.choices {
         let measured = matches!(choice.tier, Tier::Exact | Tier::SameIsa);
@@ -195,11 +206,18 @@ pub fn realize<'a>(
             flawed = flawed.or_else(|| measured.then_some(choice.path));
             continue;
         };
+        if choice.tier == Tier::Transferred {
+            // It follows from the amount of work, which is another one here.
+            schedule.set_threads(default.threads);
+            if relative_cost(&schedule, &default, &cpu) > MAX_COST {
+                continue;
+            }
+        }
         let Ok(mut generated) = tvmtune_cpu::generate(&schedule, isa) else { continue };
         let stale = measured && generated.artifact.to_string() != choice.entry.artifact;
         if stale && choice.entry.source == Source::Default {
             // The default schedule of today may be another one.
-            schedule = default::schedule(&dag, &plan_target.target(isa).into());
+            schedule = default.clone();
             generated = tvmtune_cpu::generate(&schedule, isa)?;
         }
         let (tier, choice) = (choice.tier, Some(*choice));
@@ -222,10 +240,15 @@ pub fn realize<'a>(
         // before it.
         replayed = replayed.or(Some(variant));
     }
-    if let Some(variant) = replayed.filter(|it| it.choice.is_some_and(|it| it.serves())) {
-        return Ok(Variant { flawed, ..variant });
+    if let Some(variant) = replayed {
+        if variant.choice.is_some_and(|it| serves(&it, &variant.schedule, &default, &cpu)) {
+            return Ok(Variant { flawed, ..variant });
+        }
+        let schedule = default.clone();
+        let generated = tvmtune_cpu::generate(&schedule, isa)?;
+        return Ok(Variant { flawed, schedule, generated, ..variant });
     }
-    let schedule = default::schedule(&dag, &plan_target.target(isa).into());
+    let schedule = default.clone();
     let generated = tvmtune_cpu::generate(&schedule, isa)?;
     let (tier, stale, choice, outdated) = (Tier::Default, false, None, None);
     Ok(Variant { bucket, isa, tier, stale, choice, flawed, outdated, schedule, generated })
@@ -246,6 +269,28 @@ impl Variant<'_> {
     pub fn status(&self, limits: SearchLimits) -> TuningStatus {
         TuningStatus::new(self.tier, self.stale, self.effort(limits).search)
     }
+}
+
+/// Returns whether a replayed schedule is expected to be faster than the default one. Its record says so
+/// if it was compared with the same one; a release may have made that another one.
+fn serves(choice: &Choice<'_>, schedule: &Schedule, default: &Schedule, cpu: &CpuTarget) -> bool {
+    if choice.entry.source == Source::Default {
+        return true;
+    }
+    let is_same =
+        |it: &Entry| default.trace.iter().map(Instruction::to_string).eq(it.trace.iter().cloned());
+    let max_cost = match choice.recorded_default() {
+        Some(it) if is_same(it) => f64::INFINITY,
+        Some(_) => CLEARLY_CHEAPER,
+        None => MAX_COST,
+    };
+    choice.beats_default() && relative_cost(schedule, default, cpu) <= max_cost
+}
+
+/// Returns the cost of a schedule by the analytic cost model, in that of the default schedule.
+fn relative_cost(schedule: &Schedule, default: &Schedule, cpu: &CpuTarget) -> f64 {
+    let cycles = |it: &Schedule| cost::cycles(&nest::lower(it), cpu);
+    cycles(schedule) / cycles(default)
 }
 
 /// A known schedule on the dag of a bucket; one that was made for other ranges is repaired.

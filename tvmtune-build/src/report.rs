@@ -45,7 +45,8 @@ pub enum TuningStatus {
     Similar,
     /// The default schedule, measured on this device; nothing else was tried.
     Confirmed,
-    /// Measured, but another release made other code of the same trace, which is replayed.
+    /// Measured, but another release made other code of the same trace, which is replayed; or the default
+    /// schedule runs, if it is expected to be faster.
     Replayed,
     /// A schedule that was measured for other extents.
     Transferred,

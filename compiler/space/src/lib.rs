@@ -11,6 +11,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod cost; // how schedules for CPUs compare, unmeasured
 pub mod default; // the schedule used where nothing was measured
 pub mod fits; // what a device can run
 pub mod operands; // which parameters a launch finds in memory, and not in a cache

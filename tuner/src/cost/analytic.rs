@@ -4,6 +4,7 @@ use tvmtune_ir::dag::Dag;
 use tvmtune_ir::target::Target;
 use tvmtune_schedule::nest::{self, Nest};
 use tvmtune_schedule::{Instruction, Schedule};
+use tvmtune_space::cost::cycles;
 use tvmtune_space::fits::cpu::fits;
 
 use crate::parallel::on_threads;
@@ -35,7 +36,7 @@ impl Score for AnalyticModel {
 /// Returns the analytic cost: cycles on CPUs, ns on GPUs; `None` if the nest doesn't fit the target.
 pub(super) fn cost(nest: &Nest, target: &Target) -> Option<f64> {
     match target {
-        Target::Cpu(cpu) => fits(nest, cpu).is_ok().then(|| super::cpu::cycles(nest, cpu)),
+        Target::Cpu(cpu) => fits(nest, cpu).is_ok().then(|| cycles(nest, cpu)),
         Target::Gpu(gpu) => super::gpu::time_ns(nest, gpu),
     }
 }

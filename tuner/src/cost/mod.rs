@@ -2,11 +2,11 @@
 //!
 //! In: nests of schedules. Out: scores. Next: search measures the schedules that score best.
 //!
-//! The [`analytic`] models of [`cpu`] and [`gpu`] need no measurement. [`model`] is trained on
+//! The [`analytic`] models, that of CPUs in [`tvmtune_space::cost`] and that of GPUs in [`gpu`], need no
+//! measurement. [`model`] is trained on
 //! measurements, by [`gbdt`] on [`features`]; [`learned`] combines it with the analytic ones.
 
 pub mod analytic;
-pub mod cpu;
 pub mod features;
 pub mod gbdt;
 #[cfg(feature = "cuda")]

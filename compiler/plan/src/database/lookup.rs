@@ -140,20 +140,19 @@ impl Choice<'_> {
             && self.entry.clearly_beats(other.entry)
     }
 
-    /// Returns whether this is the default schedule, or was clearly faster than that of its record, or of
-    /// the session that found it; true where neither tells.
-    pub fn serves(&self) -> bool {
-        if self.entry.source == Source::Default {
-            return true;
-        }
+    /// Returns the default schedule that was measured beside this one, if its record has that.
+    pub fn recorded_default(&self) -> Option<&Entry> {
         let holds_it = |it: &&Bucket| it.schedules.iter().any(|it| std::ptr::eq(it, self.entry));
-        let bucket = self.record.buckets.iter().find(holds_it);
-        let default = bucket.and_then(|it| {
-            let mut schedules = it.schedules.iter().filter(|it| it.platform == self.entry.platform);
-            schedules.find(|it| it.source == Source::Default)
-        });
+        let bucket = self.record.buckets.iter().find(holds_it)?;
+        let mut schedules = bucket.schedules.iter().filter(|it| it.platform == self.entry.platform);
+        schedules.find(|it| it.source == Source::Default)
+    }
+
+    /// Returns whether this was clearly faster than the default schedule of its record, or of the session
+    /// that found it; true where neither tells.
+    pub fn beats_default(&self) -> bool {
         let lineage = self.entry.lineage.iter().find(|it| it.source == Source::Default);
-        match (default, lineage, self.entry.median_ns()) {
+        match (self.recorded_default(), lineage, self.entry.median_ns()) {
             (Some(default), _, _) => self.entry.clearly_beats(default),
             (None, Some(default), Some(ns)) => ns < default.median_ns,
             _ => true,

@@ -20,6 +20,8 @@ const CYCLES_PER_ITERATION: f64 = 2.0;
 /// Cycles up to which one thread works alone: below some 10 us on one core, waking the others takes
 /// longer than they save; estimated.
 const MAX_SERIAL_CYCLES: f64 = 60_000.0;
+/// Cycles beyond which one thread is no option; chosen by judgement.
+const MAX_OPEN_CYCLES: f64 = 16.0 * MAX_SERIAL_CYCLES;
 
 /// Bytes that one core gets from memory in a cycle; an estimate for recent server cores.
 const MEMORY_BYTES_PER_CYCLE: f64 = 7.0;
@@ -348,8 +350,15 @@ impl Builder {
         elements.into_iter().map(fetched).sum::<f64>() / MEMORY_BYTES_PER_CYCLE
     }
 
-    /// Opens the number of threads; the default follows from the cycles that one would take.
+    /// Opens the number of threads; the default follows from the cycles that one would take. Long work
+    /// takes all of them: one thread would win there only while others are busy.
     pub(super) fn decide_threads(&mut self, cycles: f64) -> Result<()> {
+        if cycles > MAX_OPEN_CYCLES && self.cpu().threads > 1 {
+            return self.apply(|it| {
+                it.set_threads(Threads::All);
+                Ok(())
+            });
+        }
         let best = u64::from(cycles > MAX_SERIAL_CYCLES && self.cpu().threads > 1);
         let decision = self.decide("threads".into(), DecisionKind::Choice, &[0, 1], best);
         let list = |threads| vec![Instruction::Threads { threads }];

@@ -1,0 +1,132 @@
+//! The schedules that a build plans with where nothing measures them beside the default one: recorded for
+//! other extents, or of other code.
+
+use std::path::{Path, PathBuf};
+
+use tvmtune_build::op::Op;
+use tvmtune_build::plan::{self, PlanTarget, Variant};
+use tvmtune_build::report::TuningStatus;
+use tvmtune_ir::poly::Interval;
+use tvmtune_ir::target::{CpuTarget, Isa, Target};
+use tvmtune_plan::database::{Lookup, StoreKind, StoredRecord};
+use tvmtune_plan::handoff::OpSource;
+use tvmtune_plan::record::{Bucket, Entry, Measured, Record, SearchLimits, Source};
+use tvmtune_schedule::{Schedule, Threads};
+use tvmtune_space::default;
+use tvmtune_tests::sample_record;
+
+const ISA: Isa = Isa::Avx2;
+const LIMITS: SearchLimits = SearchLimits { trials: 1000, seconds: 60.0 };
+
+fn cpu() -> CpuTarget {
+    CpuTarget { threads: 2, ..CpuTarget::generic(ISA) }
+}
+
+/// A product with a bucket of one row and one of many.
+fn product() -> Op {
+    let source = OpSource {
+        name: "product".to_owned(),
+        options: "dims(M = 1..=256, N = 192, K = 256), buckets(M = [1, 256])".to_owned(),
+        item: "fn product(x: Tensor<f32, M, K>, w: Weight<f32, N, K>) -> Tensor<f32, M, N> {
+            compute(|i, j| sum(0..K, |k| x[[i, k]] * w[[j, k]]))
+        }"
+        .to_owned(),
+    };
+    Op::from_source(&source, Path::new("lib.rs")).unwrap()
+}
+
+fn default(op: &Op, bucket: &[Interval]) -> Schedule {
+    default::schedule(&op.dag.specialize(bucket), &Target::Cpu(cpu()))
+}
+
+fn lines(schedule: &Schedule) -> Vec<String> {
+    schedule.trace.iter().map(ToString::to_string).collect()
+}
+
+/// A schedule that took that long, of code that nobody makes any more.
+fn entry(source: Source, trace: Vec<String>, median_ns: f64) -> Entry {
+    let spread = (median_ns * 0.99, median_ns * 1.01);
+    let measured = Measured {
+        median_ns,
+        min_ns: spread.0,
+        p10_ns: spread.0,
+        p90_ns: spread.1,
+        samples: 9,
+        threads: 2,
+        ..Measured::default()
+    };
+    Entry {
+        platform: ISA.into(),
+        artifact: format!("{:064x}", median_ns as u64),
+        source,
+        trace,
+        measured: Some(measured),
+        lineage: Vec::new(),
+        images: Vec::new(),
+    }
+}
+
+fn lookup(bucket: &[Interval], schedules: Vec<Entry>) -> Lookup {
+    let buckets = vec![Bucket { dims: bucket.to_vec(), schedules, ..Bucket::default() }];
+    let record = Record { device: cpu().key(), buckets, ..sample_record(0) };
+    let stored = StoredRecord { record, path: PathBuf::from("a.toml"), store: StoreKind::Cache };
+    let mut lookup = Lookup::default();
+    lookup.records.push(stored);
+    lookup
+}
+
+/// Plans the code of a bucket from those records.
+fn with_variant(op: &Op, lookup: &Lookup, bucket: &[Interval], check: impl Fn(&Variant<'_>)) {
+    let plan_target = PlanTarget { device: Some(cpu()), gpu: None, limits: LIMITS };
+    let specs = plan::variant_specs(op, lookup, &plan_target);
+    let spec = specs.iter().find(|it| it.bucket == bucket && it.isa == ISA).unwrap();
+    check(&plan::realize(op, spec, &plan_target).unwrap());
+}
+
+#[test]
+fn a_schedule_of_one_row_does_not_serve_many() {
+    let op = product();
+    let [one, many] = [&op.buckets[0], &op.buckets[1]];
+    let entry = entry(Source::Evolved, lines(&default(&op, one)), 100.0);
+    with_variant(&op, &lookup(one, vec![entry]), many, |it| {
+        assert_eq!(it.status(LIMITS), TuningStatus::Default);
+        assert_eq!(it.schedule.trace, default(&op, many).trace);
+    });
+}
+
+#[test]
+fn a_schedule_of_as_many_rows_serves_by_as_many_threads_as_the_default_one() {
+    let op = product();
+    let few = vec![Interval { lo: 1, hi: 192 }];
+    let mut schedule = default(&op, &few);
+    schedule.set_threads(Threads::One);
+    let lookup = lookup(&few, vec![entry(Source::Evolved, lines(&schedule), 100.0)]);
+    let many = &op.buckets[1];
+    assert_eq!(default(&op, many).threads, Threads::All);
+    with_variant(&op, &lookup, many, |it| {
+        assert_eq!(it.status(LIMITS), TuningStatus::Transferred);
+        assert_eq!(it.schedule.threads, Threads::All);
+    });
+}
+
+#[test]
+fn a_record_is_believed_only_about_the_default_schedule_that_it_knows() {
+    let op = product();
+    let bucket = &op.buckets[1];
+    let today = default(&op, bucket);
+    // Loops as the program has them: the cost model finds them far slower than any default schedule.
+    let plain = |ns| entry(Source::Evolved, Vec::new(), ns);
+    let beside = |ns, default| lookup(bucket, vec![plain(ns), default]);
+    let check = |lookup: &Lookup, expected: &Schedule| {
+        with_variant(&op, lookup, bucket, |it| {
+            assert_eq!(it.status(LIMITS), TuningStatus::Replayed);
+            assert_eq!(it.schedule.trace, expected.trace);
+        });
+    };
+    let replayed = Schedule::new(&op.dag.specialize(bucket));
+    check(&beside(100.0, entry(Source::Default, lines(&today), 200.0)), &replayed);
+    check(&beside(199.0, entry(Source::Default, lines(&today), 200.0)), &today);
+    let former = vec!["threads one".to_owned()];
+    check(&beside(100.0, entry(Source::Default, former, 200.0)), &today);
+    check(&lookup(bucket, vec![plain(100.0)]), &today);
+}
