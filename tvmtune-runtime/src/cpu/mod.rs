@@ -14,6 +14,7 @@ pub(crate) mod jit;
 pub(crate) mod pool;
 mod queue;
 mod spread;
+mod task_ranges;
 
 use crate::Isa;
 pub use pool::{set_threads, threads};

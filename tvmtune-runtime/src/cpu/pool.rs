@@ -1,9 +1,7 @@
 //! The thread pool that runs the tasks of a launch.
 //!
 //! One pool for the process, made at the first launch that asks for several threads. The calling
-//! thread takes part. Tasks are handed out in chunks by one atomic counter; whoever comes late,
-//! or not at all because the machine is busy, just takes fewer. The caller waits only for threads
-//! that are inside a chunk.
+//! thread takes part. The caller waits only for threads that are inside a chunk of tasks.
 //!
 //! An idle worker spins for a while and then sleeps: waking one takes 20 to 75 us, more than many
 //! launches, but a worker that spins forever takes a core from others.
@@ -12,19 +10,17 @@
 //! on the thread that launched them: the cores are taken anyway.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use super::call::SharedClosure;
 use super::spread;
+use super::task_ranges::TaskRanges;
 
 /// Time that a worker spins after its last work.
 const SPIN: Duration = Duration::from_micros(300);
-
-/// Chunks per thread: dynamic scheduling, so that a preempted thread delays little.
-const CHUNKS_PER_THREAD: u64 = 8;
 
 /// Sets how many threads kernels may use, the calling one included; 0 for the default: the
 /// environment variable `TVMTUNE_THREADS` or, without it, one for each core there is for this
@@ -179,22 +175,15 @@ impl Team {
     ///
     /// If `work` panics, in any thread: after all others have returned.
     pub(crate) fn run(&self, n_tasks: u64, work: &(dyn Fn(u64, u64) + Sync)) {
-        let chunk = (n_tasks / (self.n_threads as u64 * CHUNKS_PER_THREAD)).max(1);
-        let (next, panicked) = (AtomicU64::new(0), AtomicBool::new(false));
-        let run_chunks = || {
+        let (tasks, panicked) = (TaskRanges::new(n_tasks, self.n_threads), AtomicBool::new(false));
+        let run_tasks = || {
             let mut guard = OnPanic(&panicked, true);
-            loop {
-                let first = next.fetch_add(chunk, Ordering::Relaxed);
-                if first >= n_tasks {
-                    break;
-                }
-                work(first, (first + chunk).min(n_tasks));
-            }
+            tasks.run(work);
             guard.1 = false;
         };
-        self.pool.work.share(&run_chunks, || {
+        self.pool.work.share(&run_tasks, || {
             self.pool.announce();
-            run_chunks();
+            run_tasks();
         });
         assert!(!panicked.into_inner(), "a task panicked");
     }

@@ -17,14 +17,14 @@
 //! gaps first is Belady's rule (1966) applied to uses.
 
 use super::numbering::{Interned, MaskRef, MemRef, Op, ValueGraph, ValueId};
-use super::{Address, LaneStride, Mask, Reg, Stmt, Storage, Value};
+use super::{Address, LaneStride, Mask, PrefetchHint, Reg, Stmt, Storage, Value};
 
 /// A statement whose operands are nodes.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum PendingStmt {
     Set { reg: Reg, value: ValueId, mask: MaskRef },
     Store { address: u32, lanes: LaneStride, storage: Storage, value: ValueId, mask: MaskRef },
-    Prefetch { address: u32 },
+    Prefetch { address: u32, hint: PrefetchHint },
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -59,8 +59,8 @@ pub(super) fn emit(
                 let address = interned.addresses.get(address);
                 emit.out.push(Stmt::Store { address, lanes, storage, value, mask });
             }
-            PendingStmt::Prefetch { address } => {
-                emit.out.push(Stmt::Prefetch { address: interned.addresses.get(address) });
+            PendingStmt::Prefetch { address, hint } => {
+                emit.out.push(Stmt::Prefetch { address: interned.addresses.get(address), hint });
             }
         }
     }

@@ -341,7 +341,16 @@ pub enum Stmt {
         mask: Option<Mask>,
     },
     /// Prefetches the cache line of an address, which need not be valid.
-    Prefetch { address: Address },
+    Prefetch { address: Address, hint: PrefetchHint },
+}
+
+/// The next use of a line that is prefetched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PrefetchHint {
+    /// It is read soon: it goes into the first-level cache.
+    Read,
+    /// It is read after more has been read than the first-level cache holds: it goes into the second.
+    ReadLater,
 }
 
 /// Tasks that may run in any order and on any thread; phases run one after the other.

@@ -9,6 +9,14 @@
 //! read again stalls when it starts, and leaves memory idle while it is computed with. The last
 //! statement that reads a tensor prefetches it, since earlier ones have stalled already.
 //!
+//! Where loops inside read the same elements again, the lines of the later iteration are distributed over
+//! all of their iterations, so that memory and arithmetic are busy at the same time:
+//!
+//! ```text
+//! pipelined:2 j { for i { for k { c[j, i] += a[i, k] * b[j, k] } } }
+//!     =>   for j { for i { for k { c[j, i] += a[i, k] * b[j, k]; prefetch b[j + 1] at line K*i + k } } }
+//! ```
+//!
 //! # Source
 //!
 //! Halide's `prefetch`; Mowry, Lam and Gupta, "Design and Evaluation of a Compiler Algorithm for
@@ -19,17 +27,24 @@ use std::collections::BTreeSet;
 use super::affine::{Affine, Coef, LANE};
 use super::context::Lowering;
 use super::cse::PendingStmt;
-use super::tree::{Access, Node, Tree, Write};
-use super::{Address, Base, Storage, Unsupported};
+use super::tree::{Access, LoopMode, Node, Tree, Write};
+use super::{Address, Base, PrefetchHint, Storage, Unsupported};
 use tvmtune_ir::dag::TensorId;
 use tvmtune_ir::poly::VarId;
 
 /// Size of a cache line, in bytes.
 const LINE_BYTES: u64 = 64;
+/// Bytes that an iteration reads from which the first-level cache, of 32 KiB or more, does not hold those
+/// of the next as well.
+const FIRST_LEVEL_BYTES: i64 = 16 << 10;
+
+/// Lines that one iteration asks for, at most, beside those that it reads; chosen by judgement.
+const MAX_LINES: i64 = 16;
 
 /// Adds prefetches of the elements that a loop's body reads `iterations` later.
 pub(super) fn insert(body: &mut [Node], tree: &Tree<'_>, var: VarId, iterations: i64) {
-    let mut insertion = Insertion { tree, var, iterations, prefetched: BTreeSet::new() };
+    let enclosing = Vec::new();
+    let mut insertion = Insertion { tree, var, iterations, enclosing, prefetched: BTreeSet::new() };
     insertion.nodes(body);
 }
 
@@ -37,6 +52,8 @@ struct Insertion<'a, 'n> {
     tree: &'a Tree<'n>,
     var: VarId,
     iterations: i64,
+    /// The loops between the pipelined one and the current node, outermost first.
+    enclosing: Vec<(VarId, LoopMode)>,
     prefetched: BTreeSet<TensorId>,
 }
 
@@ -44,7 +61,11 @@ impl Insertion<'_, '_> {
     fn nodes(&mut self, nodes: &mut [Node]) {
         for node in nodes.iter_mut().rev() {
             match node {
-                Node::Loop(it) => self.nodes(&mut it.body),
+                Node::Loop(it) => {
+                    self.enclosing.push((it.var, it.kind));
+                    self.nodes(&mut it.body);
+                    self.enclosing.pop();
+                }
                 Node::If { body, .. } => self.nodes(body),
                 Node::Write(write) => {
                     let later_reads = self.later_reads(write);
@@ -54,8 +75,8 @@ impl Insertion<'_, '_> {
         }
     }
 
-    /// Returns the element of each tensor in memory that a statement reads in the later iteration.
-    fn later_reads(&mut self, write: &Write) -> Vec<Access> {
+    /// Returns the elements of each tensor in memory to ask for where a statement reads it.
+    fn later_reads(&mut self, write: &Write) -> Vec<(Access, PrefetchHint)> {
         let mut later_reads = Vec::new();
         write.value.for_each_read(&mut |access| {
             if self.tree.buffers[access.tensor.0 as usize].local || !access.gather.is_empty() {
@@ -65,16 +86,64 @@ impl Insertion<'_, '_> {
             let Some(step) = offset.coefficient(self.var).cloned() else { return };
             if self.prefetched.insert(access.tensor) {
                 offset.add_scaled(&Affine::constant(self.iterations), &step);
-                later_reads.push(Access { offset, ..access.clone() });
+                let later = Access { offset, ..access.clone() };
+                let where_read = || vec![(later.clone(), PrefetchHint::Read)];
+                later_reads.extend(self.spread(&later).unwrap_or_else(where_read));
             }
         });
         later_reads
+    }
+
+    /// Distributes the lines that the body reads over all its iterations, where loops of it read the
+    /// same ones again: each iteration asks for the next few. `None` if no loop does, if these elements
+    /// are not contiguous, or if the iterations are too few.
+    fn spread(&self, later: &Access) -> Option<Vec<(Access, PrefetchHint)>> {
+        let is_reuse = |var: &VarId| later.offset.coefficient(*var).is_none();
+        let serial = |it: &&(VarId, LoopMode)| it.1 == LoopMode::Serial;
+        let serial: Vec<VarId> = self.enclosing.iter().filter(serial).map(|it| it.0).collect();
+        if !serial.iter().any(is_reuse) {
+            return None;
+        }
+        let mut first = later.offset.clone();
+        let mut dims = Vec::new();
+        for (var, _) in &self.enclosing {
+            if let Some(stride) = first.take(*var) {
+                let Coef::Const(stride) = stride else { return None };
+                dims.push((stride, self.tree.var(*var).extent.as_constant()?));
+            }
+        }
+        dims.sort_unstable();
+        let contiguous = dims.iter().try_fold(1, |n, it| (it.0 == n).then_some(n * it.1))?;
+        let dtype = self.tree.buffers[later.tensor.0 as usize].dtype;
+        let bytes = Storage::of(dtype)?.bytes();
+        let per_line = LINE_BYTES as i64 / bytes;
+        let mut lines = contiguous.unsigned_abs().div_ceil(per_line as u64) as i64;
+        for var in serial {
+            let n = self.tree.var(var).range.hi + 1;
+            lines = (lines + n - 1) / n;
+            first.add_term(var, Coef::Const(lines * per_line));
+        }
+        if lines > MAX_LINES {
+            return None;
+        }
+        let fills_first_level = contiguous * bytes > FIRST_LEVEL_BYTES;
+        let hint = if fills_first_level { PrefetchHint::ReadLater } else { PrefetchHint::Read };
+        let line = |n: i64| {
+            let mut offset = first.clone();
+            offset.constant += n * per_line;
+            (Access { offset, ..later.clone() }, hint)
+        };
+        Some((0..lines).map(line).collect())
     }
 }
 
 impl Lowering<'_> {
     /// Emits a prefetch of the cache line of an element or vector, once per block and line.
-    pub(super) fn prefetch(&mut self, access: &Access) -> Result<(), Unsupported> {
+    pub(super) fn prefetch(
+        &mut self,
+        access: &Access,
+        hint: PrefetchHint,
+    ) -> Result<(), Unsupported> {
         let tensor = access.tensor;
         let dtype = self.tree.buffers[tensor.0 as usize].dtype;
         let storage = Storage::of(dtype).ok_or(Unsupported::Type(dtype))?;
@@ -94,6 +163,6 @@ impl Lowering<'_> {
         }
         self.block().prefetched.push(address.clone());
         let address = self.interned.addresses.id(address);
-        self.push(PendingStmt::Prefetch { address })
+        self.push(PendingStmt::Prefetch { address, hint })
     }
 }

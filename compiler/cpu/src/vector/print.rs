@@ -13,8 +13,8 @@
 use std::fmt::{self, Write};
 
 use super::{
-    Address, Base, Count, DivOp, LaneStride, Linear, Mask, Stmt, Storage, TableEntry, Value,
-    VectorCode,
+    Address, Base, Count, DivOp, LaneStride, Linear, Mask, PrefetchHint, Stmt, Storage, TableEntry,
+    Value, VectorCode,
 };
 
 impl fmt::Display for VectorCode {
@@ -82,7 +82,13 @@ fn block(f: &mut fmt::Formatter<'_>, stmts: &[Stmt], depth: usize) -> fmt::Resul
                 masked(f, mask)?;
                 writeln!(f, " = {value}")?;
             }
-            Stmt::Prefetch { address } => writeln!(f, "prefetch {address}")?,
+            Stmt::Prefetch { address, hint } => {
+                let hint = match hint {
+                    PrefetchHint::Read => "",
+                    PrefetchHint::ReadLater => ":later",
+                };
+                writeln!(f, "prefetch{hint} {address}")?;
+            }
         }
     }
     Ok(())

@@ -21,7 +21,7 @@ const N_ACCUMULATORS: usize = 4;
 impl<'t> Lowering<'t> {
     pub(super) fn write(&mut self, write: &'t Write) -> Result<(), Unsupported> {
         self.assign(write)?;
-        write.prefetches.iter().try_for_each(|it| self.prefetch(it))
+        write.prefetches.iter().try_for_each(|(access, hint)| self.prefetch(access, *hint))
     }
 
     fn assign(&mut self, write: &'t Write) -> Result<(), Unsupported> {

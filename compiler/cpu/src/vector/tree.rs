@@ -7,7 +7,7 @@
 //! - The offset of an element in its buffer is one affine form.
 
 use super::affine::{Affine, Coef};
-use super::{Unsupported, ops};
+use super::{PrefetchHint, Unsupported, ops};
 use tvmtune_ir::dag::{BinaryOp, CompareOp, DType, Literal, Reducer, ScalarId, TensorId, UnaryOp};
 use tvmtune_ir::poly::{Facts, Interval, Poly, VarId};
 use tvmtune_schedule::nest::Nest;
@@ -97,7 +97,7 @@ pub(super) struct Write {
     pub(super) overwrites: bool,
     pub(super) value: Term,
     /// Elements to prefetch; they may be out of bounds.
-    pub(super) prefetches: Vec<Access>,
+    pub(super) prefetches: Vec<(Access, PrefetchHint)>,
 }
 
 #[derive(Clone, Debug)]

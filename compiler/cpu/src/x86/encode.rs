@@ -8,6 +8,7 @@
 use std::collections::BTreeMap;
 
 use super::opcode::{Opcode, Tuple};
+use crate::vector::PrefetchHint;
 
 /// A general register, by its number in encodings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -293,9 +294,13 @@ impl Assembler {
         self.legacy(true, &[0x8d], dst.0, Rm::Mem(of), &[]);
     }
 
-    /// Brings a line into the first-level cache.
-    pub(super) fn prefetch(&mut self, at: Mem) {
-        self.legacy(false, &[0x0f, 0x18], 1, Rm::Mem(at), &[]);
+    /// `prefetcht0` or `prefetcht1`.
+    pub(super) fn prefetch(&mut self, at: Mem, hint: PrefetchHint) {
+        let level = match hint {
+            PrefetchHint::Read => 1,
+            PrefetchHint::ReadLater => 2,
+        };
+        self.legacy(false, &[0x0f, 0x18], level, Rm::Mem(at), &[]);
     }
 
     /// `dst = value`, in the shortest form.

@@ -292,7 +292,7 @@ impl Planner<'_> {
                     stmt.operands().for_each(|it| self.value(it));
                     self.address(address, !is_scatter(self.isa, *lanes, *storage));
                 }
-                Stmt::Prefetch { address } => self.address(address, true),
+                Stmt::Prefetch { address, .. } => self.address(address, true),
             }
         }
     }

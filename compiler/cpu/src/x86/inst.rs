@@ -11,6 +11,7 @@
 
 use super::encode::Width;
 use super::opcode::Opcode;
+use crate::vector::PrefetchHint;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct VirtReg(pub u32);
@@ -162,8 +163,8 @@ pub(super) enum Inst {
     MaskBits { dst: VirtReg, bits: u16 },
     /// A scalarized gather or scatter.
     LaneCopy(LaneCopy),
-    /// Prefetches a cache line into L1.
-    Prefetch { place: MemOperand },
+    /// Prefetches a cache line.
+    Prefetch { place: MemOperand, hint: PrefetchHint },
     /// Loads an entry of the argument table: 8 bytes.
     LoadEntry { dst: VirtReg, entry: u32 },
     /// Broadcasts the low 4 bytes of an entry of the argument table.
@@ -264,7 +265,7 @@ impl Inst {
                     visit(mask);
                 }
             }
-            Inst::Prefetch { place } => place.for_each_use(visit),
+            Inst::Prefetch { place, .. } => place.for_each_use(visit),
             Inst::Splat { src, .. } => visit(*src),
             Inst::Copy { src, .. } => src.for_each_use(visit),
             Inst::Add { dst, src } | Inst::Sub { dst, src } => {

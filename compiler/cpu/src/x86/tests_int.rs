@@ -3,6 +3,7 @@
 use iced_x86::{Decoder, DecoderOptions};
 
 use super::encode::{Alu, Assembler, Condition, Gpr, Mem, RDX, Rm};
+use crate::vector::PrefetchHint;
 
 /// Disassembles the code that `build` emits, one instruction per line.
 fn text(build: impl Fn(&mut Assembler)) -> String {
@@ -30,8 +31,9 @@ fn integers_move_between_registers_and_memory() {
             asm.constant(Gpr(11), value);
         }
         asm.store_constant(Mem::at(Gpr(4), 40), -5);
-        asm.prefetch(Mem::at(Gpr(5), -64));
-        asm.prefetch(Mem { index: Some((9, 1)), ..Mem::at(Gpr(12), 0) });
+        asm.prefetch(Mem::at(Gpr(5), -64), PrefetchHint::Read);
+        asm.prefetch(Mem { index: Some((9, 1)), ..Mem::at(Gpr(12), 0) }, PrefetchHint::Read);
+        asm.prefetch(Mem::at(Gpr(5), 64), PrefetchHint::ReadLater);
         for size in [1, 2, 4] {
             asm.load_small(size, RDX, Mem::at(Gpr(10), 3));
             asm.store_small(size, Mem::at(Gpr(4), 3), RDX);
@@ -69,6 +71,7 @@ fn integers_move_between_registers_and_memory() {
     mov qword ptr [rsp+28h],0FFFFFFFFFFFFFFFBh
     prefetcht0 [rbp-40h]
     prefetcht0 [r12+r9]
+    prefetcht1 [rbp+40h]
     movzx edx,byte ptr [r10+3]
     mov [rsp+3],dl
     movzx edx,word ptr [r10+3]

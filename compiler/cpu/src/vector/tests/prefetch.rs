@@ -1,8 +1,12 @@
 //! Prefetches of pipelined loops.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use super::text::{A, kernel, program};
+use crate::vector::{Base, Count, PrefetchHint, Stmt};
+use tvmtune_ir::poly::VarId;
 use tvmtune_ir::target::Isa;
-use tvmtune_schedule::{LoopKind, Schedule, StageId};
+use tvmtune_schedule::{Layout, LoopKind, Schedule, StageId};
 
 /// Rows, less the largest element of each: two stages in the loop over rows, which runs as `kind`
 /// says.
@@ -73,4 +77,106 @@ fn each_line_is_asked_for_once() {
 #[test]
 fn serial_loops_ask_for_nothing() {
     check("M = 5, N = 32", 16, LoopKind::Serial, Isa::Avx512, &[]);
+}
+
+/// A product in tiles of 4 rows, with so many columns of tiles in a task, the next one of which is
+/// prefetched; each column of `b`, of 16 elements for each of `k` steps, is contiguous.
+fn columns(dims: &str, columns: u64, k: u64) -> Schedule {
+    let source = format!(
+        "#[autotune(dims({dims}, N = 96, K = {k}))]
+        fn product(a: Tensor<f32, M, K>, b: Weight<f32, N, K>) -> Tensor<f32, M, N> {{
+            compute(|i, j| sum(0..K, |k| a[[i, k]] * b[[j, k]]))
+        }}"
+    );
+    let mut schedule = Schedule::new(&program(&source));
+    let stage = StageId(0);
+    let i = schedule.split(stage, A[0], &[4]).unwrap();
+    let j = schedule.split(stage, A[1], &[columns, 16]).unwrap();
+    schedule.reorder(stage, &[j[0], j[1], i[0], A[2], i[1], j[2]]).unwrap();
+    schedule.annotate(stage, j[0], LoopKind::Parallel).unwrap();
+    schedule.annotate(stage, j[1], LoopKind::Pipelined(2)).unwrap();
+    schedule.annotate(stage, i[1], LoopKind::Unrolled).unwrap();
+    schedule.annotate(stage, j[2], LoopKind::Vectorized).unwrap();
+    let weight = schedule.dag.params().nth(1).unwrap();
+    schedule.pack(weight, Layout { splits: vec![(0, 16)], order: vec![0, 2, 1] }).unwrap();
+    schedule
+}
+
+/// Returns the lines of each column that are asked for while the column before it is computed.
+fn lines_ahead(schedule: &Schedule, column_bytes: i64) -> BTreeMap<i64, BTreeSet<i64>> {
+    fn walk(
+        stmts: &[Stmt],
+        vars: &mut BTreeMap<VarId, i64>,
+        visit: &mut dyn FnMut(i64, &BTreeMap<VarId, i64>),
+    ) {
+        for stmt in stmts {
+            match stmt {
+                Stmt::Loop { var, count: Count::Const(n), body } => {
+                    for value in 0..*n {
+                        vars.insert(*var, value);
+                        walk(body, vars, visit);
+                    }
+                }
+                Stmt::Prefetch { address, hint } => {
+                    assert_eq!(*hint, PrefetchHint::ReadLater);
+                    assert!(matches!(address.base, Base::Table(_)));
+                    let strides = address.offset.strides.iter().map(|(var, stride)| match stride {
+                        Count::Const(stride) => stride * vars[var],
+                        Count::Param(_) => panic!("a stride that is not known"),
+                    });
+                    visit(address.offset.constant + strides.sum::<i64>(), vars);
+                }
+                _ => {}
+            }
+        }
+    }
+    let mut lines: BTreeMap<i64, BTreeSet<i64>> = BTreeMap::new();
+    let kernel = kernel(schedule, Isa::Avx512);
+    let [phase] = &kernel.phases[..] else { panic!("one phase") };
+    let [(task, Count::Const(n_tasks))] = phase.tasks[..] else { panic!("one loop of tasks") };
+    for n in 0..n_tasks {
+        walk(&phase.body, &mut BTreeMap::from([(task, n)]), &mut |at, _| {
+            lines.entry(at / column_bytes).or_default().insert(at % column_bytes / 64);
+        });
+    }
+    lines
+}
+
+#[test]
+fn lines_of_the_next_column_are_distributed_over_the_tiles_of_this_one() {
+    insta::assert_snapshot!(kernel(&columns("M = 8", 3, 512), Isa::Avx512), @r"
+    kernel product for avx512
+    t0: tensor 0
+    t1: tensor 1 split [(0, 16)] order [0, 2, 1]
+    t2: tensor 2
+    phase v12 in 0..2
+      loop v13 in 0..3
+        loop v14 in 0..2
+          r0 = 0
+          r1 = 0
+          r2 = 0
+          r3 = 0
+          loop v15 in 0..512
+            r4 = t1[98304*v12 + 32768*v13 + 64*v15].n
+            r0 = fma(t0[8192*v14 + 4*v15].1, r4, r0)
+            prefetch:later t1[98304*v12 + 32768*v13 + 16384*v14 + 64*v15 + 32768]
+            r1 = fma(t0[8192*v14 + 4*v15 + 2048].1, r4, r1)
+            r2 = fma(t0[8192*v14 + 4*v15 + 4096].1, r4, r2)
+            r3 = fma(t0[8192*v14 + 4*v15 + 6144].1, r4, r3)
+          t2[192*v12 + 64*v13 + 1536*v14].n = r0
+          t2[192*v12 + 64*v13 + 1536*v14 + 384].n = r1
+          t2[192*v12 + 64*v13 + 1536*v14 + 768].n = r2
+          t2[192*v12 + 64*v13 + 1536*v14 + 1152].n = r3
+    ");
+}
+
+#[test]
+fn all_lines_of_a_column_are_asked_for() {
+    for (dims, k) in [("M = 8", 512), ("M = 9", 512), ("M = 100", 300), ("M = 5", 509)] {
+        let bytes = i64::from(k) * 64;
+        let ahead = lines_ahead(&columns(dims, 3, k as u64), bytes);
+        for column in 1..6 {
+            assert_eq!(ahead[&column].len(), k as usize, "{dims}, column {column}");
+        }
+    }
 }

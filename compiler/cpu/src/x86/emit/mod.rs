@@ -166,9 +166,9 @@ impl Emitter<'_> {
             Inst::Splat { dst, src } => self.splat(*dst, *src),
             Inst::MaskBits { dst, bits } => self.mask_bits(*dst, *bits),
             Inst::LaneCopy(it) => self.lane_copy(it),
-            Inst::Prefetch { place } => {
+            Inst::Prefetch { place, hint } => {
                 let mem = self.mem(place);
-                self.asm.prefetch(mem);
+                self.asm.prefetch(mem, *hint);
             }
             Inst::LoadEntry { dst, entry } => self.load_entry(*dst, *entry),
             Inst::SplatEntry { dst, entry } => self.splat_entry(*dst, *entry),

@@ -210,9 +210,9 @@ impl Selector<'_> {
                 Stmt::Store { address, lanes, storage, value, mask } => {
                     self.store(address, *lanes, *storage, value, mask.as_ref());
                 }
-                Stmt::Prefetch { address } => {
+                Stmt::Prefetch { address, hint } => {
                     let place = self.mem_operand(address);
-                    self.push(Inst::Prefetch { place });
+                    self.push(Inst::Prefetch { place, hint: *hint });
                 }
             }
         }

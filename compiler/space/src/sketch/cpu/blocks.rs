@@ -12,6 +12,9 @@ use tvmtune_schedule::StageId;
 /// neighboring tasks overlap, and both pad the overlap; estimated.
 const MIN_OUTER: u64 = 6;
 
+/// Tasks of each thread from which on more of them, with fewer rows each, do not pay; measured.
+const MIN_TASKS_PER_THREAD: u64 = 2;
+
 /// The place of padded copies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Padding {
@@ -96,10 +99,22 @@ impl Blocks {
             }
         }
         while bytes(&it) > cache * 3 / 4 && it.halve() {}
-        while n_tasks(&it) < wanted && it.vectors > 1 {
+        let divides = |n: u64, by: u64| n.is_multiple_of(by);
+        let is_enough = |it: &Self| {
+            let n = n_tasks(it);
+            let are_equal = divides(n_outer, it.outer) && divides(n_rows, it.rows);
+            let is_even = are_equal && divides(n_vectors, it.vectors) && divides(n, threads);
+            n >= wanted || (is_even && n >= threads * MIN_TASKS_PER_THREAD)
+        };
+        // While a column of tiles is computed, the next one of the task is prefetched.
+        while n_tasks(&it) < wanted && it.vectors > 2 {
             it.vectors = it.vectors.div_ceil(2);
         }
-        while n_tasks(&it) < wanted && it.halve() {}
+        // With fewer rows, more tasks read the same columns.
+        while !is_enough(&it) && it.halve() {}
+        while !is_enough(&it) && it.vectors > 1 {
+            it.vectors = it.vectors.div_ceil(2);
+        }
         it
     }
 

@@ -25,7 +25,7 @@ use super::copies::{self, TileLoops};
 use super::hoist_invariant;
 use super::register_tile::MAX_TILE;
 use super::variant::{CopyScope, TileVariant};
-use crate::sketch::layout::{block_sizes, pack_by_tile};
+use crate::sketch::layout::{WORD_BYTES, block_sizes, pack_by_tile};
 use crate::sketch::{Builder, DecisionId, DecisionKind, Factor, Result, TemplateKind, Tiled};
 use tvmtune_schedule::{AxisId, Instruction, LoopKind, StageId};
 
@@ -35,6 +35,10 @@ const MAX_STEPS: u64 = 8;
 /// measurement.
 const STEPS: u64 = 4;
 const MAX_WINDOW: u64 = 7;
+
+/// Columns of tiles of a task from which on prefetching behind the last one is a small waste; chosen by
+/// judgement.
+const MIN_COLUMNS_AHEAD: u64 = 4;
 
 /// The loops of the stage that is tiled.
 pub(super) struct Loops {
@@ -91,6 +95,9 @@ pub(super) fn register_tile(b: &mut Builder, group: Tiled, variant: &TileVariant
         }
         None => {
             order_root(b, group, &loops, panel, &name)?;
+            if panel.is_none() {
+                prefetch_panels(b, group, variant, &loops, &name)?;
+            }
             reduce_in_registers(b, anchor, variant, &name)?;
         }
     }
@@ -241,6 +248,39 @@ pub(super) fn annotate_root(b: &mut Builder, root: StageId, loops: &Loops) -> Re
         b.annotate(root, row, LoopKind::Unrolled)?;
     }
     b.annotate(root, loops.vector, LoopKind::Vectorized)
+}
+
+/// Opens whether the elements that a column of tiles reads are prefetched while tiles of the one before
+/// are computed: weights come from memory, or from the last-level cache.
+fn prefetch_panels(
+    b: &mut Builder,
+    Tiled { root, anchor }: Tiled,
+    variant: &TileVariant,
+    loops: &Loops,
+    name: &str,
+) -> Result<()> {
+    let Some((_, axis)) = loops.middle.iter().find(|it| it.0 == Middle::Vectors) else {
+        return Ok(());
+    };
+    let extents = b.extents(anchor);
+    let mut column = extents.clone();
+    column[variant.vector] = b.lanes() * variant.tile.vectors;
+    let accesses = b.accesses(anchor);
+    let bytes = |extents: &[u64]| -> u64 {
+        let of_columns = accesses.iter().filter(|it| it.depends_on(variant.vector));
+        of_columns.map(|it| it.footprint(extents) * WORD_BYTES).sum()
+    };
+    let [in_task, n_tasks] = [*axis, loops.copies.task].map(|it| b.extent(root, it));
+    // The last column of a task asks for the first of the next task, or in vain if it is the only one.
+    let is_read = n_tasks > 1 || in_task >= MIN_COLUMNS_AHEAD;
+    // The second-level cache has room for two columns.
+    let has_room = 2 * bytes(&column) <= b.cpu().l2_bytes;
+    let pays = is_read && has_room && bytes(&extents) > b.cpu().l1_bytes;
+    // The columns in flight are the one that is computed, and the one that is prefetched.
+    let options = (DecisionKind::Outer, &[1, 2][..]);
+    let best = u64::from(pays) + 1;
+    let kind = |columns| (columns > 1).then_some(LoopKind::Pipelined(columns as u8));
+    b.decide_loop_kind(format!("{name} columns ahead"), options, best, (root, *axis), kind)
 }
 
 fn permutations<T: Clone>(items: &[T]) -> Vec<Vec<T>> {
