@@ -97,7 +97,7 @@ fn a_schedule_of_one_row_does_not_serve_many() {
 #[test]
 fn a_schedule_of_as_many_rows_serves_by_as_many_threads_as_the_default_one() {
     let op = product();
-    let few = vec![Interval { lo: 1, hi: 192 }];
+    let few = vec![Interval { lo: 1, hi: 128 }];
     let mut schedule = default(&op, &few);
     schedule.set_threads(Threads::One);
     let lookup = lookup(&few, vec![entry(Source::Evolved, lines(&schedule), 100.0)]);

@@ -123,7 +123,7 @@ fn a_source_with_other_extents_gives_several_schedules() {
     let policies = |dag: &Dag| -> Vec<&str> {
         sources.candidates(dag, &target(), 100).iter().map(|it| it.policy.name()).collect()
     };
-    assert_eq!(policies(&matmul(120, 1000, 256)), ["keep", "snap"]);
+    assert_eq!(policies(&matmul(120, 1000, 256)), ["keep", "snap", "scale"]);
     assert_eq!(policies(&matmul(2048, 2048, 256)), ["keep", "scale"]);
 }
 

@@ -159,7 +159,11 @@ impl<'a> LinearScan<'a> {
         let is_vector = class == RegClass::Vector as usize;
         let is_short = |it: &LiveInterval| it.virt.0 >= self.spillable || it.end <= it.start + 1;
         let can_spill = |it: &LiveInterval| !is_vector || !is_short(it);
-        let cost = |it: &LiveInterval| (it.weight, std::cmp::Reverse(it.end));
+        // Masks of edges live through a whole phase: one that is spilled leaves its register to many of
+        // those that conditions of the program make.
+        let is_mask = class == RegClass::Mask as usize;
+        let length = |it: &LiveInterval| if is_mask { (it.end - it.start + 1) as f32 } else { 1.0 };
+        let cost = |it: &LiveInterval| (it.weight / length(it), std::cmp::Reverse(it.end));
         let active = self.files[class].iter().enumerate();
         let cheapest = active
             .filter_map(|(register, it)| Some((register as u8, (*it)?)))
@@ -187,5 +191,42 @@ fn hints(inst: &Inst) -> [Option<VirtReg>; 3] {
         Inst::Vector(it) => [it.dst.filter(|_| it.updates), it.a, it.b.as_ref().and_then(register)],
         Inst::Copy { src: IntOperand::Reg(src), .. } => [Some(*src), None, None],
         _ => [None; 3],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tvmtune_ir::target::Isa;
+
+    use super::super::encode::Width;
+    use super::super::inst::VectorInst;
+    use super::super::opcode;
+    use super::*;
+
+    const COUNTER: VirtReg = VirtReg(0);
+
+    fn vector(dst: Option<VirtReg>, mask: Option<VirtReg>) -> Inst {
+        Inst::Vector(VectorInst { dst, mask, ..VectorInst::new(opcode::PTESTMD, Width::W512) })
+    }
+
+    #[test]
+    fn masks_of_a_whole_phase_are_spilled_before_one_of_few_instructions() {
+        let long: Vec<VirtReg> = (1..=6).map(VirtReg).collect();
+        let short = VirtReg(7);
+        let begin = Inst::LoopBegin { counter: COUNTER, runs: true };
+        let end = Inst::LoopEnd { counter: COUNTER };
+        let mut insts: Vec<Inst> = long.iter().map(|it| vector(Some(*it), None)).collect();
+        insts.extend([begin, vector(Some(short), None), vector(None, Some(short)), end, begin]);
+        insts.extend(long.iter().cycle().take(30).map(|it| vector(None, Some(*it))));
+        insts.push(end);
+        let mut classes = vec![RegClass::Mask; 8];
+        classes[0] = RegClass::Int;
+        let mut code = MachineFunction { insts, classes, frame: Vec::new() };
+        let assignment = allocate(&mut code, RegisterFile::of(Isa::Avx512), 64);
+        let is_spilled = |it: &&Assigned| matches!(it.location, Location::Frame(_));
+        let spilled = assignment.assigned.iter().filter(is_spilled).map(|it| it.virt);
+        // The one for which there is no register, and the one whose register the short one takes.
+        assert_eq!(spilled.clone().count(), 2);
+        assert!(!spilled.clone().any(|it| it == short));
     }
 }

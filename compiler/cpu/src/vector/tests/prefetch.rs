@@ -80,8 +80,8 @@ fn serial_loops_ask_for_nothing() {
 }
 
 /// A product in tiles of 4 rows, with so many columns of tiles in a task, the next one of which is
-/// prefetched; each column of `b`, of 16 elements for each of `k` steps, is contiguous.
-fn columns(dims: &str, columns: u64, k: u64) -> Schedule {
+/// prefetched; each column of `b`, of `lanes` elements for each of `k` steps, is contiguous.
+fn columns(dims: &str, (columns, lanes): (u64, u64), k: u64) -> Schedule {
     let source = format!(
         "#[autotune(dims({dims}, N = 96, K = {k}))]
         fn product(a: Tensor<f32, M, K>, b: Weight<f32, N, K>) -> Tensor<f32, M, N> {{
@@ -91,14 +91,14 @@ fn columns(dims: &str, columns: u64, k: u64) -> Schedule {
     let mut schedule = Schedule::new(&program(&source));
     let stage = StageId(0);
     let i = schedule.split(stage, A[0], &[4]).unwrap();
-    let j = schedule.split(stage, A[1], &[columns, 16]).unwrap();
+    let j = schedule.split(stage, A[1], &[columns, lanes]).unwrap();
     schedule.reorder(stage, &[j[0], j[1], i[0], A[2], i[1], j[2]]).unwrap();
     schedule.annotate(stage, j[0], LoopKind::Parallel).unwrap();
     schedule.annotate(stage, j[1], LoopKind::Pipelined(2)).unwrap();
     schedule.annotate(stage, i[1], LoopKind::Unrolled).unwrap();
     schedule.annotate(stage, j[2], LoopKind::Vectorized).unwrap();
     let weight = schedule.dag.params().nth(1).unwrap();
-    schedule.pack(weight, Layout { splits: vec![(0, 16)], order: vec![0, 2, 1] }).unwrap();
+    schedule.pack(weight, Layout { splits: vec![(0, lanes)], order: vec![0, 2, 1] }).unwrap();
     schedule
 }
 
@@ -144,7 +144,7 @@ fn lines_ahead(schedule: &Schedule, column_bytes: i64) -> BTreeMap<i64, BTreeSet
 
 #[test]
 fn lines_of_the_next_column_are_distributed_over_the_tiles_of_this_one() {
-    insta::assert_snapshot!(kernel(&columns("M = 8", 3, 512), Isa::Avx512), @r"
+    insta::assert_snapshot!(kernel(&columns("M = 8", (3, 16), 512), Isa::Avx512), @r"
     kernel product for avx512
     t0: tensor 0
     t1: tensor 1 split [(0, 16)] order [0, 2, 1]
@@ -172,11 +172,20 @@ fn lines_of_the_next_column_are_distributed_over_the_tiles_of_this_one() {
 
 #[test]
 fn all_lines_of_a_column_are_asked_for() {
-    for (dims, k) in [("M = 8", 512), ("M = 9", 512), ("M = 100", 300), ("M = 5", 509)] {
-        let bytes = i64::from(k) * 64;
-        let ahead = lines_ahead(&columns(dims, 3, k as u64), bytes);
-        for column in 1..6 {
-            assert_eq!(ahead[&column].len(), k as usize, "{dims}, column {column}");
+    let cases = [
+        ("M = 8", 16, 512),
+        ("M = 9", 16, 512),
+        ("M = 100", 16, 300),
+        ("M = 5", 16, 509),
+        ("M = 8", 48, 128),
+        ("M = 5", 48, 131),
+    ];
+    for (dims, lanes, k) in cases {
+        let n_lines = lanes * k / 16;
+        let ahead = lines_ahead(&columns(dims, (2, lanes), k), 64 * n_lines as i64);
+        for column in 1..96 / lanes {
+            let n_asked_for = ahead[&(column as i64)].len() as u64;
+            assert_eq!(n_asked_for, n_lines, "{dims}, {lanes} lanes, column {column}");
         }
     }
 }
