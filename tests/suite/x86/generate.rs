@@ -78,7 +78,8 @@ struct Generator<'a> {
     isa: Isa,
     /// Registers with a value, and what it is.
     regs: Vec<(Reg, Kind)>,
-    n_regs: u32,
+    /// The kind of each register.
+    kinds: Vec<Kind>,
     max_regs: u32,
     vars: Vec<VarId>,
     n_vars: u32,
@@ -91,7 +92,7 @@ pub(super) fn program(tape: &[u32], isa: Isa, max_regs: u32) -> Program {
         tape: Tape(tape.iter()),
         isa,
         regs: Vec::new(),
-        n_regs: 0,
+        kinds: Vec::new(),
         max_regs,
         vars: Vec::new(),
         n_vars: 0,
@@ -106,7 +107,7 @@ pub(super) fn program(tape: &[u32], isa: Isa, max_regs: u32) -> Program {
         isa,
         table,
         scratch_bytes: Poly::constant(SCRATCH),
-        n_regs: generator.n_regs,
+        n_regs: generator.kinds.len() as u32,
         threads: Threads::One,
         phases,
     };
@@ -218,7 +219,14 @@ impl Generator<'_> {
     fn block(&mut self, depth: u32) -> Vec<Stmt> {
         let vars = self.vars.len();
         let n = 1 + self.tape.below(6);
-        let body = (0..n).map(|_| self.stmt(depth)).collect();
+        let mut body = Vec::new();
+        for _ in 0..n {
+            match self.tape.below(8) {
+                6 => body.extend(self.four_loads()),
+                7 => body.extend(self.four_stores()),
+                _ => body.push(self.stmt(depth)),
+            }
+        }
         self.vars.truncate(vars);
         body
     }
@@ -268,6 +276,44 @@ impl Generator<'_> {
         }
     }
 
+    /// Four strided accesses of consecutive words, or nearly so: that may be a transposition.
+    fn four(&mut self) -> [(Address, LaneStride); 4] {
+        let base = Base::Table(EntryId(self.tape.pick(&[0, 7])));
+        let offset = self.scaled_linear(50, 4);
+        let steps = [STEPS, [-4, -4], [4, 100]];
+        let range = self.tape.pick(&steps);
+        let lanes = LaneStride::Strided(self.scaled(2, range, 4));
+        // Lanes go backwards from here.
+        let start = if range[0] < 0 { 4 * 4 * i64::from(self.isa.lanes()) } else { 0 };
+        let near = if self.tape.one_in(8) { 8 } else { 4 };
+        [0, 4, 8, 8 + near].map(|at| {
+            let offset = Linear { constant: offset.constant + start + at, ..offset.clone() };
+            (Address { base, offset }, lanes)
+        })
+    }
+
+    fn four_loads(&mut self) -> Vec<Stmt> {
+        let load = |this: &mut Self, (address, lanes)| {
+            let (storage, mask) = (Storage::Word, this.rarely_masked());
+            let value = Value::Load { address, lanes, storage, mask };
+            Stmt::Set { reg: this.assigned(Kind::Float), value, mask: None }
+        };
+        self.four().into_iter().map(|it| load(self, it)).collect()
+    }
+
+    fn four_stores(&mut self) -> Vec<Stmt> {
+        let store = |this: &mut Self, (address, lanes)| {
+            let value = this.value(Kind::Float, 2);
+            let (storage, mask) = (Storage::Word, this.rarely_masked());
+            Stmt::Store { address, lanes, storage, value, mask }
+        };
+        self.four().into_iter().map(|it| store(self, it)).collect()
+    }
+
+    fn rarely_masked(&mut self) -> Option<Mask> {
+        if self.tape.one_in(16) { self.mask(1) } else { None }
+    }
+
     fn kind(&mut self) -> Kind {
         self.tape.pick(&[Kind::Float, Kind::Float, Kind::Int, Kind::Truth])
     }
@@ -283,15 +329,23 @@ impl Generator<'_> {
         }
         let kind = self.kind();
         let value = self.value(kind, 3);
-        let reg = if self.n_regs < self.max_regs {
-            self.n_regs += 1;
-            Reg(self.n_regs - 1)
+        Stmt::Set { reg: self.assigned(kind), value, mask: None }
+    }
+
+    /// A register that receives a value: new if there is one, else one of that kind, which loops and
+    /// branches rely on.
+    fn assigned(&mut self, kind: Kind) -> Reg {
+        let alike = (0..).zip(&self.kinds).filter(|it| *it.1 == kind).map(|it| Reg(it.0));
+        let alike: Vec<Reg> = alike.collect();
+        let reg = if self.kinds.len() < self.max_regs as usize || alike.is_empty() {
+            self.kinds.push(kind);
+            Reg(self.kinds.len() as u32 - 1)
         } else {
-            Reg(self.tape.below(self.max_regs))
+            self.tape.pick(&alike)
         };
         self.regs.retain(|it| it.0 != reg);
         self.regs.push((reg, kind));
-        Stmt::Set { reg, value, mask: None }
+        reg
     }
 
     fn store(&mut self) -> Stmt {

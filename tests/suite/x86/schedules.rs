@@ -100,3 +100,45 @@ fn a_tiled_convolution_is_right() {
         }
     }
 }
+
+/// A program over `i` rows, the lanes, and constant numbers of words of each.
+#[track_caller]
+fn check_rows(function: &str, words: i64, trace: &str) {
+    let dims = format!("I = 1..=70, E = {words}");
+    let dag = dsl::program(&format!("#[autotune(dims({dims}))] fn rows{function}")).unwrap();
+    let trace: Vec<Instruction> = trace.split(';').map(|it| it.trim().parse().unwrap()).collect();
+    let schedule = Schedule::replay(&dag, &trace).unwrap();
+    for isa in [Isa::Avx512, Isa::Avx2].into_iter().filter(|it| run::executes(*it)) {
+        let kernel = vector::lower(&nest::lower(&schedule), isa).unwrap();
+        for i in [1, 4, 7, 8, 15, 16, 17, 31, 32, 33, 64, 70] {
+            let dims = [i];
+            let params = tvmtune_tests::arguments(&dag, &dims, Array::whole_numbers);
+            let expected = tvmtune_ir::interp::run(&dag, &dims, &params, &[]);
+            let found = launch(&kernel, &dims, &params, &[], &expected);
+            let error = found[0].max_error(&expected[0], 0.0, 0.0);
+            assert_eq!(error, None, "{i} rows of {words}\n{kernel}");
+        }
+    }
+}
+
+#[test]
+fn rows_are_transposed_into_lanes_and_back() {
+    let load = "(x: Tensor<f32, I, E>) -> Tensor<f32, E, I> { compute(|e, i| x[[i, e]] + 1.0) }";
+    let store = "(x: Tensor<f32, E, I>) -> Tensor<f32, I, E> { compute(|i, e| x[[e, i]] + 1.0) }";
+    let both = "(x: Tensor<f32, I, E>) -> Tensor<f32, I, E> { compute(|i, e| x[[i, e]] + 1.0) }";
+    let sum = "(x: Tensor<f32, I, E>) -> Tensor<f32, I> { compute(|i| sum(0..E, |e| x[[i, e]])) }";
+    for words in [1, 3, 4, 5, 8, 12] {
+        for kind in ["serial", "unrolled"] {
+            let inside = |i: u32, e: u32| {
+                format!(
+                    "split s0 a{i} [32]; reorder s0 [a2, a{e}, a3]; annotate s0 a2 parallel; \
+                     annotate s0 a{e} {kind}; annotate s0 a3 vectorized"
+                )
+            };
+            check_rows(load, words, &inside(1, 0));
+            check_rows(store, words, &inside(0, 1));
+            check_rows(both, words, &inside(0, 1));
+            check_rows(sum, words, &inside(0, 1));
+        }
+    }
+}

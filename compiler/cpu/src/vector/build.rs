@@ -1,7 +1,7 @@
 //! Construction of the loop [`Tree`]: linearizes indices, strip-mines and legalizes vectorized loops,
 //! turns loop-variant extents into guards, types expressions.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::affine::{Affine, Coef, simplify};
 use super::expr::vector_op;
@@ -37,6 +37,7 @@ pub(super) fn build(nest: &Nest, isa: Isa) -> Result<Tree<'_>, Unsupported> {
         vars: vec![unknown; nest.n_vars as usize],
         guards: Vec::new(),
         buffers: buffers.collect(),
+        transposed: BTreeSet::new(),
         phases: Vec::new(),
     };
     let substituted = vec![None; nest.n_vars as usize];

@@ -11,13 +11,22 @@
 //! shortest gaps between uses share one load. Operands of a matmul stay in registers this way, and
 //! overlapping windows of a convolution are loaded once.
 //!
+//! Strided accesses of consecutive words stand side by side, four at a time: loads where the first of
+//! them is used, while registers last, and stores at the first of them (see [`transpose`]).
+//!
 //! # Source
 //!
 //! Redundant load elimination and rematerialization (Briggs, Cooper and Torczon, 1992); shortest
 //! gaps first is Belady's rule (1966) applied to uses.
 
+use std::ops::RangeInclusive;
+
 use super::numbering::{Interned, MaskRef, MemRef, Op, ValueGraph, ValueId};
+use super::transpose::{self, N_VECTORS};
 use super::{Address, LaneStride, Mask, PrefetchHint, Reg, Stmt, Storage, Value};
+
+/// Statements that loads pass at most to stand side by side; more would take registers for long.
+const MAX_PASSED: usize = 64;
 
 /// A statement whose operands are nodes.
 #[derive(Clone, Copy, Debug)]
@@ -44,25 +53,17 @@ pub(super) fn emit(
     out: &mut Vec<Stmt>,
 ) {
     let uses = Uses::of(graph, pending);
-    let kept = uses.plan_reuse(graph, pending.len(), budget);
+    let kept = uses.plan_reuse(graph, interned, pending, budget);
     let in_register = vec![None; graph.ops.len()];
     let used = vec![0; graph.ops.len()];
     let mut emit = Emitter { graph, interned, kept, in_register, used, new_reg, out };
-    for stmt in pending {
-        match *stmt {
-            PendingStmt::Set { reg, value, mask } => {
-                let (value, mask) = (emit.value(value), emit.mask(mask));
-                emit.out.push(Stmt::Set { reg, value, mask });
-            }
-            PendingStmt::Store { address, lanes, storage, value, mask } => {
-                let (value, mask) = (emit.value(value), emit.mask(mask));
-                let address = interned.addresses.get(address);
-                emit.out.push(Stmt::Store { address, lanes, storage, value, mask });
-            }
-            PendingStmt::Prefetch { address, hint } => {
-                emit.out.push(Stmt::Prefetch { address: interned.addresses.get(address), hint });
-            }
-        }
+    let mut at = 0;
+    while at < pending.len() {
+        // The values of stores side by side are computed before the first of them.
+        let n = if emit.kept.side_by_side[at] { N_VECTORS } else { 1 };
+        let stmts: Vec<Stmt> = pending[at..at + n].iter().map(|it| emit.stmt(*it)).collect();
+        emit.out.extend(stmts);
+        at += n;
     }
 }
 
@@ -77,6 +78,10 @@ struct Uses {
 struct ReusePlan {
     /// Kept from the first use to the last.
     always: Vec<bool>,
+    /// The four loads that a load stands beside, in order of their addresses, itself included.
+    together: Vec<Option<[ValueId; N_VECTORS]>>,
+    /// The first of four stores that stand side by side, by statement.
+    side_by_side: Vec<bool>,
     /// Kept from each use to the next.
     gaps: Vec<Vec<bool>>,
 }
@@ -114,12 +119,20 @@ impl Uses {
         }
     }
 
-    fn plan_reuse(&self, graph: &ValueGraph, n_stmts: usize, budget: Budget) -> ReusePlan {
+    fn plan_reuse(
+        &self,
+        graph: &ValueGraph,
+        interned: &Interned,
+        pending: &[PendingStmt],
+        budget: Budget,
+    ) -> ReusePlan {
         let mut kept = ReusePlan {
             always: vec![false; graph.ops.len()],
+            together: vec![None; graph.ops.len()],
+            side_by_side: Vec::new(),
             gaps: vec![Vec::new(); graph.ops.len()],
         };
-        let mut pressure = vec![budget.live_through; n_stmts];
+        let mut pressure = vec![budget.live_through; pending.len()];
         // Gaps between uses of one load: (length in statements, node, index of the gap).
         let mut gaps = Vec::new();
         for id in &self.order {
@@ -140,6 +153,15 @@ impl Uses {
             }
         }
         self.add_temporary_pressure(graph, &kept.always, &mut pressure);
+        kept.side_by_side = plan_stores(graph, interned, pending, &mut pressure);
+        for loads in transpose::load_groups(graph, interned, &self.order) {
+            let live = self.live_together(graph, interned, pending, loads);
+            if live.is_some_and(|it| take_registers(&it, &mut pressure, budget)) {
+                loads.iter().for_each(|it| kept.always[it.0 as usize] = true);
+                loads.iter().for_each(|it| kept.together[it.0 as usize] = Some(loads));
+            }
+        }
+        gaps.retain(|(_, n, _)| !kept.always[*n]);
         gaps.sort_unstable();
         for (_, n, which) in gaps {
             let (from, to) = (self.at[n][which], self.at[n][which + 1]);
@@ -153,6 +175,26 @@ impl Uses {
             }
         }
         kept
+    }
+
+    /// Returns the statements in which each of four loads is live if all are where the first of them is
+    /// used; `None` if they would pass many statements, or one that may write to what they read.
+    fn live_together(
+        &self,
+        graph: &ValueGraph,
+        interned: &Interned,
+        pending: &[PendingStmt],
+        loads: [ValueId; N_VECTORS],
+    ) -> Option<[RangeInclusive<usize>; N_VECTORS]> {
+        let base = transpose::base_of(graph, interned, loads[0])?;
+        let uses = loads.map(|it| &self.at[it.0 as usize]);
+        let first = uses.iter().map(|it| it[0] as usize).min()?;
+        let passed = uses.iter().map(|it| it[0] as usize).max()?;
+        let is_changed = |it| transpose::writes(interned, it, base);
+        if passed - first > MAX_PASSED || pending[first..passed].iter().any(is_changed) {
+            return None;
+        }
+        Some(uses.map(|it| first..=it[it.len() - 1] as usize))
     }
 
     /// Adds the Sethi-Ullman number of each statement: registers of its temporaries.
@@ -183,6 +225,34 @@ impl Uses {
     }
 }
 
+/// Finds the first ones of four stores that stand side by side, and counts registers for their values.
+fn plan_stores(
+    graph: &ValueGraph,
+    interned: &Interned,
+    pending: &[PendingStmt],
+    pressure: &mut [u32],
+) -> Vec<bool> {
+    let mut side_by_side = vec![false; pending.len()];
+    let mut at = 0;
+    while let Some(stmts) = pending[at..].first_chunk() {
+        side_by_side[at] = transpose::are_stores(graph, interned, stmts);
+        let n = if side_by_side[at] { N_VECTORS } else { 1 };
+        pressure[at..at + n].iter_mut().for_each(|it| *it += n as u32 - 1);
+        at += n;
+    }
+    side_by_side
+}
+
+/// Takes a register in each of some ranges of statements; returns whether there are enough.
+fn take_registers(live: &[RangeInclusive<usize>], pressure: &mut [u32], budget: Budget) -> bool {
+    live.iter().for_each(|it| pressure[it.clone()].iter_mut().for_each(|it| *it += 1));
+    let fits = live.iter().all(|it| pressure[it.clone()].iter().all(|it| *it <= budget.registers));
+    if !fits {
+        live.iter().for_each(|it| pressure[it.clone()].iter_mut().for_each(|it| *it -= 1));
+    }
+    fits
+}
+
 /// Returns whether a value is recomputed by at most one instruction.
 fn is_rematerializable(op: Op) -> bool {
     matches!(op, Op::Load(..) | Op::Index { .. })
@@ -201,21 +271,47 @@ struct Emitter<'a> {
 }
 
 impl Emitter<'_> {
+    /// Emits what a statement needs in registers; returns the statement.
+    fn stmt(&mut self, stmt: PendingStmt) -> Stmt {
+        match stmt {
+            PendingStmt::Set { reg, value, mask } => {
+                let (value, mask) = (self.value(value), self.mask(mask));
+                Stmt::Set { reg, value, mask }
+            }
+            PendingStmt::Store { address, lanes, storage, value, mask } => {
+                let (value, mask) = (self.value(value), self.mask(mask));
+                let address = self.interned.addresses.get(address);
+                Stmt::Store { address, lanes, storage, value, mask }
+            }
+            PendingStmt::Prefetch { address, hint } => {
+                Stmt::Prefetch { address: self.interned.addresses.get(address), hint }
+            }
+        }
+    }
+
     fn value(&mut self, id: ValueId) -> Value {
         let n = id.0 as usize;
         let keep = self.kept.always[n] || self.kept.gaps[n].get(self.used[n]).is_some_and(|it| *it);
         self.used[n] += 1;
+        if self.in_register[n].is_none() {
+            for load in self.kept.together[n].into_iter().flatten() {
+                let value = self.tree(load);
+                self.keep(load, value);
+            }
+        }
         let in_register = if keep { self.in_register[n] } else { self.in_register[n].take() };
         if let Some(reg) = in_register {
             return Value::Reg(reg);
         }
         let value = self.tree(id);
-        if !keep {
-            return value;
-        }
+        if keep { self.keep(id, value) } else { value }
+    }
+
+    /// Puts the value of a node into a new register.
+    fn keep(&mut self, id: ValueId, value: Value) -> Value {
         let reg = (self.new_reg)();
         self.out.push(Stmt::Set { reg, value, mask: None });
-        self.in_register[n] = Some(reg);
+        self.in_register[id.0 as usize] = Some(reg);
         Value::Reg(reg)
     }
 

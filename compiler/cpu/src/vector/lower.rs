@@ -10,7 +10,7 @@ use super::numbering::{Op, ValueId};
 use super::partition::IterRange;
 use super::table::Table;
 use super::tree::{GuardId, Loop, LoopMode, Node, Tree};
-use super::{Count, Phase, Stmt, Unsupported, VectorCode, build, promote};
+use super::{Count, Linear, Phase, Stmt, Unsupported, VectorCode, build, interchange, promote};
 use tvmtune_ir::poly::{Interval, Poly, VarId};
 use tvmtune_ir::target::Isa;
 use tvmtune_schedule::nest::{self, Nest};
@@ -25,6 +25,7 @@ pub fn lower(nest: &Nest, isa: Isa) -> Result<VectorCode, Unsupported> {
     let mut tree = build::build(nest, isa)?;
     let allocations = allocate_or_serialize(&mut tree, isa);
     promote::promote(&mut tree, isa, &allocations)?;
+    interchange::interchange(&mut tree);
     let allocations = allocate_or_serialize(&mut tree, isa);
     let table = Table::new(nest, &tree.facts);
     let mut lower = Lowering::new(&tree, isa, table, allocations);
@@ -352,7 +353,7 @@ impl<'t> Lowering<'t> {
             }
         }
         let done = match branch {
-            None => self.nodes(body),
+            None => self.in_lanes(body),
             Some((form, rest)) => self.branch(form, &mut |this| match rest {
                 [] => this.nodes(body),
                 rest => this.predicated(rest, body),
@@ -360,6 +361,34 @@ impl<'t> Lowering<'t> {
         };
         self.masks.truncate(n_masks);
         done
+    }
+
+    /// Lowers the body of guards under their masks. A transposition is of whole vectors: where the number
+    /// of active lanes is known at launch only, it is tested.
+    fn in_lanes(&mut self, body: &'t [Node]) -> Result<(), Unsupported> {
+        let transposes = matches!(body, [Node::Loop(it)] if self.tree.transposed.contains(&it.var));
+        let &[Predicate { limit: LaneCondition::First(Count::Param(active)), .. }] =
+            self.masks.as_slice()
+        else {
+            return self.nodes(body);
+        };
+        if !transposes {
+            return self.nodes(body);
+        }
+        let bound = Linear { param: Some(active), ..Linear::default() };
+        let test = |value, then, otherwise| {
+            let value = Linear::constant(value);
+            vec![Stmt::If { value, bound: bound.clone(), then, otherwise }]
+        };
+        let mut stmts = test(0, self.nested(&mut |this| this.nodes(body))?, Vec::new());
+        if self.table.greatest(active) >= self.lanes() {
+            let masks = std::mem::take(&mut self.masks);
+            let whole = self.nested(&mut |this| this.nodes(body))?;
+            self.masks = masks;
+            stmts = test(self.lanes() - 1, whole, stmts);
+        }
+        self.block().stmts.extend(stmts);
+        Ok(())
     }
 
     /// Emits `if form < 0 { body }`.

@@ -14,16 +14,17 @@
 //!
 //! Passes, in order: `build` makes the loop [`tree`] (strip-mining, legality of vectorization),
 //! `allocate` puts local tensors into registers or scratch memory, `promote` gives reductions
-//! register accumulators, `lower` emits code (`partition` splits loops, `store` and `expr` lower
-//! statements, `legalize` and `math` expand operations without an instruction) as nodes of
-//! `numbering`, and `cse` turns these into statements.
+//! register accumulators, `interchange` brings strided accesses of consecutive words together, `lower`
+//! emits code (`partition` splits loops, `store` and `expr` lower statements, `legalize` and `math`
+//! expand operations without an instruction) as nodes of `numbering`, and `cse` turns these into
+//! statements, those of a [`transpose`] side by side.
 //!
 //! # Invariants
 //!
 //! - Loops are counted loops: unrolled ones are expanded.
 //! - Registers are assigned before they are read, on every path.
 //! - An access is in bounds in every lane that is not masked off.
-//! - Later steps do not change the instruction mix.
+//! - Later steps do not change the instruction mix; of four strided accesses they make a transposition.
 
 mod affine;
 mod allocate;
@@ -40,7 +41,9 @@ mod prefetch;
 mod print;
 mod promote;
 mod context;
+mod interchange;
 mod table;
+pub(crate) mod transpose;
 mod tree;
 pub mod verify;
 mod store;

@@ -85,7 +85,11 @@ impl<T: Clone + Ord> Interner<T> {
     }
 
     pub(super) fn get(&self, id: u32) -> T {
-        self.values[id as usize].clone()
+        self.value(id).clone()
+    }
+
+    pub(super) fn value(&self, id: u32) -> &T {
+        &self.values[id as usize]
     }
 }
 

@@ -6,6 +6,8 @@
 //! - Loops that cannot be vectorized are serial; long vectorized loops are strip-mined.
 //! - The offset of an element in its buffer is one affine form.
 
+use std::collections::BTreeSet;
+
 use super::affine::{Affine, Coef};
 use super::{PrefetchHint, Unsupported, ops};
 use tvmtune_ir::dag::{BinaryOp, CompareOp, DType, Literal, Reducer, ScalarId, TensorId, UnaryOp};
@@ -27,6 +29,8 @@ pub(super) struct Tree<'n> {
     pub(super) guards: Vec<Affine>,
     /// Buffers by tensor: those of the nest, then those that promotion adds.
     pub(super) buffers: Vec<Buffer>,
+    /// Loops of strided accesses to consecutive words, which [`super::interchange`] unrolled.
+    pub(super) transposed: BTreeSet<VarId>,
     /// Phases: each a parallel loop, or the serial nodes between two of them.
     pub(super) phases: Vec<Vec<Node>>,
 }
@@ -221,6 +225,11 @@ impl Access {
     pub(super) fn new(tensor: TensorId, offset: Affine) -> Self {
         Self { tensor, offset, gather: Vec::new(), in_bounds: true }
     }
+
+    fn for_each_form_mut(&mut self, visit: &mut dyn FnMut(&mut Affine)) {
+        visit(&mut self.offset);
+        self.gather.iter_mut().for_each(|(_, index)| index.for_each_form_mut(visit));
+    }
 }
 
 impl Write {
@@ -232,6 +241,13 @@ impl Write {
     pub(super) fn for_each_form<'a>(&'a self, visit: &mut dyn FnMut(&'a Affine)) {
         visit(&self.target.offset);
         self.value.for_each_form(visit);
+    }
+
+    /// Calls `visit` for each linear form, those of prefetches included.
+    pub(super) fn for_each_form_mut(&mut self, visit: &mut dyn FnMut(&mut Affine)) {
+        self.target.for_each_form_mut(visit);
+        self.prefetches.iter_mut().for_each(|it| it.0.for_each_form_mut(visit));
+        self.value.for_each_form_mut(visit);
     }
 }
 
@@ -269,6 +285,21 @@ impl Term {
         }
         for child in self.children() {
             child.for_each_form(visit);
+        }
+    }
+
+    /// The same for changes.
+    pub(super) fn for_each_form_mut(&mut self, visit: &mut dyn FnMut(&mut Affine)) {
+        match &mut self.kind {
+            TermKind::Bits(_) | TermKind::Scalar(_) => {}
+            TermKind::Index(form) => visit(form),
+            TermKind::Read(access) => access.for_each_form_mut(visit),
+            TermKind::Unary(_, a) | TermKind::Cast(a) => a.for_each_form_mut(visit),
+            TermKind::Binary(_, a, b) | TermKind::Compare(_, a, b) => {
+                a.for_each_form_mut(visit);
+                b.for_each_form_mut(visit);
+            }
+            TermKind::Select(parts) => parts.iter_mut().for_each(|it| it.for_each_form_mut(visit)),
         }
     }
 }

@@ -22,6 +22,7 @@
 //!
 //! - All vector code assembles: registers that do not fit are spilled.
 //! - No instruction inside a loop is reordered, merged or dropped: [`crate::vector`] decides the mix.
+//!   Strided accesses that it puts side by side become a transposition.
 //! - Memory of lanes that are masked off is not touched.
 
 mod emit;

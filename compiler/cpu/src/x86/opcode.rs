@@ -155,6 +155,12 @@ pub(super) const MOVMSKPS: Opcode = rvm(NONE, 1, 0x50);
 pub(super) const PERMILPS: Opcode = rvm(P66, 3, 0x04);
 pub(super) const PERM2F128: Opcode = rvm(P66, 3, 0x06);
 pub(super) const SHUFF32X4: Opcode = rvm(P66, 3, 0x23);
+pub(super) const UNPCKLPS: Opcode = rvm(NONE, 1, 0x14);
+pub(super) const UNPCKHPS: Opcode = rvm(NONE, 1, 0x15);
+/// `vinsertf128`; under EVEX the same bytes are `vinsertf32x4`.
+pub(super) const INSERT128: Opcode = rvm(P66, 3, 0x18).moves(Tuple::Fixed(16));
+/// `vextractf128`; under EVEX the same bytes are `vextractf32x4`.
+pub(super) const EXTRACT128_STORE: Opcode = rvm(P66, 3, 0x19).stores().moves(Tuple::Fixed(16));
 pub(super) const SHUFPS: Opcode = rvm(NONE, 1, 0xc6);
 /// `reg = elements of vvvv and rm, by their numbers in reg`; EVEX only.
 pub(super) const PERMI2PS: Opcode = rvm(P66, 2, 0x77);

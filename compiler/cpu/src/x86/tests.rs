@@ -62,6 +62,12 @@ const EVEX: &[Case] = &[
     (op::PERMILPS, W512, "vpermilps", "z0 z2 i3"),
     (op::PERMI2PS, W512, "vpermi2ps", "z0 z1 z2"),
     (op::SHUFF32X4, W512, "vshuff32x4", "z0 z1 z2 i3"),
+    (op::SHUFPS, W512, "vshufps", "z0 z1 z2 i3"),
+    (op::UNPCKLPS, W512, "vunpcklps", "z0 z1 z2"),
+    (op::UNPCKHPS, W512, "vunpckhps", "z0 z1 z2"),
+    (op::INSERT128, W512, "vinsertf32x4", "z0 z1 x2 i3"),
+    (op::EXTRACT128_STORE, W512, "vextractf32x4", "x2 z0 i3"),
+    (op::MOVUPS_STORE, W128, "vmovups", "x2 x0"),
 ];
 
 /// Those without a form in memory.
@@ -119,6 +125,11 @@ const VEX: &[Case] = &[
     (op::PERMILPS, W256, "vpermilps", "y0 y2 i3"),
     (op::PERM2F128, W256, "vperm2f128", "y0 y1 y2 i3"),
     (op::SHUFPS, W256, "vshufps", "y0 y1 y2 i3"),
+    (op::UNPCKLPS, W256, "vunpcklps", "y0 y1 y2"),
+    (op::UNPCKHPS, W256, "vunpckhps", "y0 y1 y2"),
+    (op::INSERT128, W256, "vinsertf128", "y0 y1 x2 i3"),
+    (op::EXTRACT128_STORE, W256, "vextractf128", "x2 y0 i3"),
+    (op::MOVUPS, W128, "vmovups", "x0 x2"),
     (op::PERMQ, W256, "vpermq", "y0 y2 i3"),
 ];
 

@@ -4,6 +4,7 @@ mod legalize;
 mod math;
 mod prefetch;
 mod text;
+mod transpose;
 
 use super::cse::{self, Budget, PendingStmt};
 use super::numbering::{Interned, MaskRef, MemRef, Op, ValueGraph, ValueId};

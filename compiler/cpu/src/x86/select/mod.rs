@@ -3,6 +3,7 @@
 //! In: a [`Phase`]. Out: a [`MachineFunction`]. Next: [`super::regalloc`].
 //!
 //! `value.rs`, `memory.rs`, `mask.rs` and `convert.rs` select vector instructions for expressions;
+//! `transpose.rs` selects them for four strided accesses at a time;
 //! `pointer.rs` advances induction variables and makes memory operands; this file selects statements.
 //!
 //! # Invariants
@@ -15,6 +16,7 @@ mod convert;
 mod mask;
 mod memory;
 mod pointer;
+mod transpose;
 mod value;
 
 use std::collections::BTreeMap;
@@ -199,21 +201,32 @@ impl Selector<'_> {
     }
 
     fn stmts(&mut self, body: &[Stmt]) {
-        for stmt in body {
-            match stmt {
-                Stmt::Loop { var, count, body } => self.counted(*var, *count, body),
-                Stmt::If { value, bound, then, otherwise } => {
-                    self.branch(value, bound, then, otherwise);
+        let mut rest = body;
+        while let Some((stmt, after)) = rest.split_first() {
+            rest = match self.transposed(rest) {
+                Some(after) => after,
+                None => {
+                    self.stmt(stmt);
+                    after
                 }
-                Stmt::Let { var, op, value, by } => self.define(*var, *op, value, *by),
-                Stmt::Set { reg, value, mask } => self.set(*reg, value, mask.as_ref()),
-                Stmt::Store { address, lanes, storage, value, mask } => {
-                    self.store(address, *lanes, *storage, value, mask.as_ref());
-                }
-                Stmt::Prefetch { address, hint } => {
-                    let place = self.mem_operand(address);
-                    self.push(Inst::Prefetch { place, hint: *hint });
-                }
+            };
+        }
+    }
+
+    fn stmt(&mut self, stmt: &Stmt) {
+        match stmt {
+            Stmt::Loop { var, count, body } => self.counted(*var, *count, body),
+            Stmt::If { value, bound, then, otherwise } => {
+                self.branch(value, bound, then, otherwise);
+            }
+            Stmt::Let { var, op, value, by } => self.define(*var, *op, value, *by),
+            Stmt::Set { reg, value, mask } => self.set(*reg, value, mask.as_ref()),
+            Stmt::Store { address, lanes, storage, value, mask } => {
+                self.store(address, *lanes, *storage, value, mask.as_ref());
+            }
+            Stmt::Prefetch { address, hint } => {
+                let place = self.mem_operand(address);
+                self.push(Inst::Prefetch { place, hint: *hint });
             }
         }
     }

@@ -131,6 +131,14 @@ impl Selector<'_> {
         self.mem_operand_of(sum, Some(index), address.offset.constant)
     }
 
+    /// Makes the memory operand of an access that [`InductionPlan`] gives no index register.
+    ///
+    /// [`InductionPlan`]: super::super::induction::InductionPlan
+    pub(super) fn unindexed_operand(&mut self, address: &Address) -> MemOperand {
+        let (sum, _) = self.plan.address(address, &self.active, false);
+        self.mem_operand_of(sum, None, address.offset.constant)
+    }
+
     fn mem_operand_of(
         &mut self,
         sum: SumId,

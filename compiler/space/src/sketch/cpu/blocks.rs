@@ -12,7 +12,8 @@ use tvmtune_schedule::StageId;
 /// neighboring tasks overlap, and both pad the overlap; estimated.
 const MIN_OUTER: u64 = 6;
 
-/// Tasks of each thread from which on more of them, with fewer rows each, do not pay; measured.
+/// Tasks of each thread that are enough where all are of one size: more of them would have fewer rows
+/// each; measured.
 const MIN_TASKS_PER_THREAD: u64 = 2;
 
 /// The place of padded copies.
@@ -37,6 +38,10 @@ pub(super) struct Blocks {
     n_rows: u64,
     /// Iterations of the outer axis.
     n_outer: u64,
+    /// Tiles along the vectorized axis.
+    n_vectors: u64,
+    /// Iterations of all other axes, each of which has tasks of its own.
+    n_others: u64,
 }
 
 impl Blocks {
@@ -50,7 +55,7 @@ impl Blocks {
         let outer_axis = variant.last_outer(&extents[..n_spatial]);
         let n_outer = outer_axis.map_or(1, |it| extents[it]);
         let tiled = [Some(variant.vector), variant.row, outer_axis];
-        let others: u64 =
+        let n_others: u64 =
             (0..n_spatial).filter(|it| !tiled.contains(&Some(*it))).map(|it| extents[it]).product();
 
         let padding = match variant.sharing {
@@ -58,13 +63,18 @@ impl Blocks {
             Sharing::Any | Sharing::NoneAlongOuter => Padding::Ahead,
         };
         let (outer, rows, vectors) = (n_outer, n_rows, n_vectors);
-        let mut it = Self { outer, rows, vectors, padding, outer_axis, n_rows, n_outer };
-        let threads = u64::from(b.cpu().threads);
-        let wanted = threads * TASKS_PER_THREAD;
-        let n_tasks = |it: &Self| {
-            let of_rows = n_outer.div_ceil(it.outer) * n_rows.div_ceil(it.rows);
-            others * of_rows * n_vectors.div_ceil(it.vectors)
+        let mut it = Self {
+            outer,
+            rows,
+            vectors,
+            padding,
+            outer_axis,
+            n_rows,
+            n_outer,
+            n_vectors,
+            n_others,
         };
+        let threads = u64::from(b.cpu().threads);
         // The elements that the rows of a task read should stay in the cache while its columns pass.
         let accesses = b.accesses(anchor);
         let bytes = |it: &Self| {
@@ -91,31 +101,55 @@ impl Blocks {
             let mut rows = Self { padding: Padding::InTasks, ..it };
             let enough = threads * LONG_TASKS_PER_THREAD;
             let is_large = |it: &Self| bytes(it) * it.vectors > cache * 3 / 4;
-            while (is_large(&rows) || n_tasks(&rows) < enough) && rows.outer > MIN_OUTER {
+            while (is_large(&rows) || rows.n_tasks() < enough) && rows.outer > MIN_OUTER {
                 rows.halve();
             }
-            if !is_large(&rows) && n_tasks(&rows) >= enough {
+            if !is_large(&rows) && rows.n_tasks() >= enough {
                 return rows;
             }
         }
         while bytes(&it) > cache * 3 / 4 && it.halve() {}
-        let divides = |n: u64, by: u64| n.is_multiple_of(by);
-        let is_enough = |it: &Self| {
-            let n = n_tasks(it);
-            let are_equal = divides(n_outer, it.outer) && divides(n_rows, it.rows);
-            let is_even = are_equal && divides(n_vectors, it.vectors) && divides(n, threads);
-            n >= wanted || (is_even && n >= threads * MIN_TASKS_PER_THREAD)
-        };
+        it.shared_by(threads)
+    }
+
+    /// Makes tasks smaller until so many threads have enough of them.
+    fn shared_by(mut self, threads: u64) -> Self {
+        let wanted = threads * TASKS_PER_THREAD;
         // While a column of tiles is computed, the next one of the task is prefetched.
-        while n_tasks(&it) < wanted && it.vectors > 2 {
-            it.vectors = it.vectors.div_ceil(2);
+        while self.n_tasks() < wanted && self.vectors > 2 {
+            self.vectors = self.vectors.div_ceil(2);
+        }
+        let mut even = self;
+        while even.n_tasks() < wanted {
+            if even.is_even(threads) {
+                return even;
+            }
+            if !even.halve() {
+                break;
+            }
+        }
+        while self.n_tasks() < wanted && self.vectors > 1 {
+            self.vectors = self.vectors.div_ceil(2);
         }
         // With fewer rows, more tasks read the same columns.
-        while !is_enough(&it) && it.halve() {}
-        while !is_enough(&it) && it.vectors > 1 {
-            it.vectors = it.vectors.div_ceil(2);
-        }
-        it
+        while self.n_tasks() < wanted && self.halve() {}
+        self
+    }
+
+    /// Counts tasks.
+    fn n_tasks(&self) -> u64 {
+        let of_rows = self.n_outer.div_ceil(self.outer) * self.n_rows.div_ceil(self.rows);
+        self.n_others * of_rows * self.n_vectors.div_ceil(self.vectors)
+    }
+
+    /// Returns whether all tasks have one size, and each thread as many, a few at least.
+    fn is_even(&self, threads: u64) -> bool {
+        let sizes =
+            [(self.n_outer, self.outer), (self.n_rows, self.rows), (self.n_vectors, self.vectors)];
+        let n = self.n_tasks();
+        sizes.iter().all(|(all, each)| all.is_multiple_of(*each))
+            && n.is_multiple_of(threads)
+            && n >= threads * MIN_TASKS_PER_THREAD
     }
 
     /// Makes tasks half as large along one axis; false if they are single tiles already.

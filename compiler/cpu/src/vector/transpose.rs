@@ -1,0 +1,128 @@
+//! Strided accesses of consecutive words, four of which machine code replaces by a transposition.
+//!
+//! ```text
+//! s0: use t0[p].+s; s1: use t0[p + 4].+s; ...
+//!     =>   r0 = t0[p].+s; r1 = t0[p + 4].+s; r2 = ..; r3 = ..; s0: use r0; s1: use r1; ...
+//! ```
+//!
+//! In: the nodes and statements of a block. Out: those that [`super::cse`] emits side by side, which
+//! `x86` selects as a transposition. They keep their order as far as it can be observed: no statement
+//! between them writes to the base of loads, and no value of stores reads from theirs.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::cse::PendingStmt;
+use super::numbering::{Interned, MaskRef, MemRef, Op, ValueGraph, ValueId};
+use super::{Address, Base, Count, LaneStride, Storage};
+
+/// Vectors of a transposition: the words of a 128-bit lane.
+pub(crate) const N_VECTORS: usize = 4;
+
+/// Returns whether unmasked loads become a transposition: not where each is a vector in memory, or two
+/// of them and a shuffle.
+pub(crate) fn is_transposable_load(lanes: LaneStride, storage: Storage) -> bool {
+    storage == Storage::Word
+        && matches!(lanes, LaneStride::Strided(stride) if !matches!(stride, Count::Const(4 | 8)))
+}
+
+/// Returns whether unmasked stores become a transposition: where rows are known not to overlap, as the
+/// order of the stores to a word would change.
+pub(crate) fn is_transposable_store(lanes: LaneStride, storage: Storage) -> bool {
+    let row = N_VECTORS as u64 * Storage::Word.bytes().unsigned_abs();
+    storage == Storage::Word
+        && matches!(lanes, LaneStride::Strided(Count::Const(step)) if step.unsigned_abs() >= row)
+}
+
+/// Returns whether addresses are those of consecutive words.
+pub(crate) fn are_consecutive(addresses: [&Address; N_VECTORS]) -> bool {
+    let first = addresses[0];
+    (0..).zip(addresses).all(|(n, it)| {
+        it.base == first.base
+            && it.offset.param == first.offset.param
+            && it.offset.strides == first.offset.strides
+            && it.offset.constant == first.offset.constant + n * Storage::Word.bytes()
+    })
+}
+
+/// Finds the unmasked loads of consecutive words among nodes that are used.
+pub(super) fn load_groups(
+    graph: &ValueGraph,
+    interned: &Interned,
+    used: &[ValueId],
+) -> Vec<[ValueId; N_VECTORS]> {
+    // Loads that may stand side by side, by their constant offset.
+    let mut alike: BTreeMap<(Address, LaneStride, u32), BTreeMap<i64, ValueId>> = BTreeMap::new();
+    for id in used {
+        if let Op::Load(place, lanes) = graph.op(*id)
+            && place.mask == MaskRef::All
+            && is_transposable_load(lanes, place.storage)
+        {
+            let mut address = interned.addresses.get(place.address);
+            let constant = std::mem::take(&mut address.offset.constant);
+            alike.entry((address, lanes, place.epoch)).or_default().insert(constant, *id);
+        }
+    }
+    let word = Storage::Word.bytes();
+    let mut groups = Vec::new();
+    for mut loads in alike.into_values() {
+        while let Some((first, id)) = loads.pop_first() {
+            let next = [1, 2, 3].map(|n| loads.get(&(first + n * word)).copied());
+            let [Some(b), Some(c), Some(d)] = next else { continue };
+            loads.retain(|_, it| ![b, c, d].contains(it));
+            groups.push([id, b, c, d]);
+        }
+    }
+    groups
+}
+
+/// Returns the base that a load reads.
+pub(super) fn base_of(graph: &ValueGraph, interned: &Interned, load: ValueId) -> Option<Base> {
+    match graph.op(load) {
+        Op::Load(MemRef { address, .. }, _) | Op::Gather(MemRef { address, .. }, _) => {
+            Some(interned.addresses.value(address).base)
+        }
+        _ => None,
+    }
+}
+
+/// Returns whether a statement writes to memory of a base.
+pub(super) fn writes(interned: &Interned, stmt: &PendingStmt, base: Base) -> bool {
+    matches!(stmt, PendingStmt::Store { address, .. } if interned.addresses.value(*address).base == base)
+}
+
+/// Returns whether four statements are stores of consecutive words whose values may all be computed
+/// before the first of them.
+pub(super) fn are_stores(
+    graph: &ValueGraph,
+    interned: &Interned,
+    stmts: &[PendingStmt; N_VECTORS],
+) -> bool {
+    let store = |stmt: &PendingStmt| match *stmt {
+        PendingStmt::Store { address, lanes, storage, value, mask: MaskRef::All }
+            if is_transposable_store(lanes, storage) =>
+        {
+            Some((interned.addresses.value(address), lanes, value))
+        }
+        _ => None,
+    };
+    let [Some(a), Some(b), Some(c), Some(d)] = stmts.each_ref().map(store) else { return false };
+    [b.1, c.1, d.1] == [a.1; 3]
+        && are_consecutive([a.0, b.0, c.0, d.0])
+        && !reads(graph, interned, &[b.2, c.2, d.2], a.0.base)
+}
+
+/// Returns whether values read memory from a base.
+fn reads(graph: &ValueGraph, interned: &Interned, values: &[ValueId], base: Base) -> bool {
+    let mut seen = BTreeSet::new();
+    let mut open = values.to_vec();
+    while let Some(id) = open.pop() {
+        if !seen.insert(id) {
+            continue;
+        }
+        if base_of(graph, interned, id) == Some(base) {
+            return true;
+        }
+        open.extend(graph.op(id).children());
+    }
+    false
+}
