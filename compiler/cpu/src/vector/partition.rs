@@ -350,3 +350,28 @@ fn guards_below(loop_: &Loop) -> (Vec<GuardId>, Vec<Vec<GuardId>>) {
     all.dedup();
     (all, leaves)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A guard that holds in so many iterations.
+    fn bound(id: GuardId, n: i64) -> GuardBound {
+        let (most, least) = (Poly::constant(-n), Poly::constant(-n));
+        let (base, at) = (Poly::default(), Poly::constant(n));
+        GuardBound { id, step: 1, most, least, row: None, base, at }
+    }
+
+    #[test]
+    fn iterations_are_left_out_if_no_statement_runs_in_them() {
+        let bounds = [bound(0, 3), bound(1, 7)];
+        let n_left = |leaves: &[Vec<GuardId>]| -> i64 {
+            let ranges = partition_static(10, &[3, 7], &bounds, leaves);
+            ranges.iter().map(|it| it.count.as_constant().unwrap()).sum()
+        };
+        assert_eq!(n_left(&[vec![0]]), 3);
+        assert_eq!(n_left(&[vec![0], vec![1]]), 7);
+        assert_eq!(n_left(&[vec![0, 1]]), 3);
+        assert_eq!(n_left(&[vec![0], vec![]]), 10);
+    }
+}
