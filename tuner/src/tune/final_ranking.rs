@@ -14,6 +14,9 @@ use crate::measure::MeasureError;
 const SIGNIFICANCE_LEVEL: f64 = 0.05;
 /// The relative gain over the default schedule that another one needs besides.
 const MIN_GAIN: f64 = 0.005;
+/// The same where a range of extents is timed at its largest only: the default schedule is made for all
+/// of them, while another one may leave threads idle elsewhere.
+const MIN_GAIN_OF_RANGE: f64 = 0.03;
 
 impl Session {
     /// Ranks the candidates by timings side by side; empty if none is correct.
@@ -37,7 +40,8 @@ impl Session {
             it.timing = timing;
         }
         finalists.sort_by(|a, b| a.timing.typical_ns().total_cmp(&b.timing.typical_ns()));
-        prefer_default(&mut finalists);
+        let is_range = self.task.bucket.iter().any(|it| it.lo < it.hi);
+        prefer_default(&mut finalists, if is_range { MIN_GAIN_OF_RANGE } else { MIN_GAIN });
         self.confirm(finalists, seed, ctx)
     }
 
@@ -88,10 +92,11 @@ impl Session {
     }
 }
 
-/// Moves the default schedule to the front unless the first candidate is significantly faster.
-fn prefer_default(ranked: &mut Vec<Candidate>) {
+/// Moves the default schedule to the front unless the first candidate is significantly faster, by that gain
+/// at least.
+fn prefer_default(ranked: &mut Vec<Candidate>, min_gain: f64) {
     let Some(rank) = ranked.iter().position(|it| it.source == Source::Default) else { return };
-    if rank > 0 && !ranked[0].timing.beats(&ranked[rank].timing, SIGNIFICANCE_LEVEL, MIN_GAIN) {
+    if rank > 0 && !ranked[0].timing.beats(&ranked[rank].timing, SIGNIFICANCE_LEVEL, min_gain) {
         let default = ranked.remove(rank);
         ranked.insert(0, default);
     }

@@ -142,14 +142,17 @@ impl Blocks {
         self.n_others * of_rows * self.n_vectors.div_ceil(self.vectors)
     }
 
-    /// Returns whether all tasks have one size, and each thread as many, a few at least.
+    /// Returns whether all tasks have one size, and each thread as many, a few at least. With less rows than
+    /// these, as launches may have, threads must still have columns.
     fn is_even(&self, threads: u64) -> bool {
         let sizes =
             [(self.n_outer, self.outer), (self.n_rows, self.rows), (self.n_vectors, self.vectors)];
         let n = self.n_tasks();
+        let n_columns = self.n_others * self.n_vectors.div_ceil(self.vectors);
         sizes.iter().all(|(all, each)| all.is_multiple_of(*each))
             && n.is_multiple_of(threads)
             && n >= threads * MIN_TASKS_PER_THREAD
+            && n_columns >= threads
     }
 
     /// Makes tasks half as large along one axis; false if they are single tiles already.
