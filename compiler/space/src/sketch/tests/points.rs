@@ -176,23 +176,22 @@ fn the_default_of_a_convolution() {
           vectorized x3_1 in 0..58
             x_padded[0, x1, x2, x3_1] = select((x2 - 1) >= 0, select((x2 - 1) < 56, select((x3_1 - 1) >= 0, select((x3_1 - 1) < 56, x[0, x1, x2 - 1, x3_1 - 1], 0), 0), 0), 0)
     parallel i in 0..1
-      parallel k_0 in 0..8
+      parallel k_0 in 0..28
         parallel l_0 in 0..1
-          parallel j_0 in 0..1
-            for j_1 in 0..2
-              for k_1 in 0..7
-                for l_1 in 0..4
-                  unrolled l in 0..14
-                    vectorized j in 0..32
-                      y_acc[0, 0, l, j] = 0
-                  for p in 0..64
-                    for q in 0..3
-                      unrolled r_1 in 0..3
-                        unrolled l in 0..14
-                          vectorized j in 0..32
-                            y_acc[0, 0, l, j] += x_padded[0, p, 7*k_0 + k_1 + q, 14*l_1 + r_1 + l] * w[j_1, p, q, r_1, j]
-                  unrolled l_2 in 0..14
-                    vectorized j_2 in 0..32
-                      y[0, 32*j_1 + j_2, 7*k_0 + k_1, 14*l_1 + l_2] = y_acc[0, 0, l_2, j_2]
+          parallel j_0 in 0..2
+            for k_1 in 0..2
+              for l_1 in 0..4
+                unrolled l in 0..14
+                  vectorized j in 0..32
+                    y_acc[0, 0, l, j] = 0
+                for p in 0..64
+                  for q in 0..3
+                    unrolled r_1 in 0..3
+                      unrolled l in 0..14
+                        vectorized j in 0..32
+                          y_acc[0, 0, l, j] += x_padded[0, p, 2*k_0 + k_1 + q, 14*l_1 + r_1 + l] * w[j_0, p, q, r_1, j]
+                unrolled l_2 in 0..14
+                  vectorized j_2 in 0..32
+                    y[0, 32*j_0 + j_2, 2*k_0 + k_1, 14*l_1 + l_2] = y_acc[0, 0, l_2, j_2]
     ");
 }
