@@ -9,8 +9,8 @@
 //! read again stalls when it starts, and leaves memory idle while it is computed with. The last
 //! statement that reads a tensor prefetches it, since earlier ones have stalled already.
 //!
-//! Where loops inside read the same elements again, the lines of the later iteration are distributed over
-//! all of their iterations, so that memory and arithmetic are busy at the same time:
+//! An operand that is invariant in an inner loop is reused there. The prefetches of its next footprint are
+//! spread over all inner iterations, so that memory and arithmetic are busy at the same time:
 //!
 //! ```text
 //! pipelined:2 j { for i { for k { c[j, i] += a[i, k] * b[j, k] } } }
@@ -94,9 +94,9 @@ impl Insertion<'_, '_> {
         later_reads
     }
 
-    /// Distributes the lines that the body reads over all its iterations, where loops of it read the
-    /// same ones again: each iteration asks for the next few. `None` if no loop does, if these elements
-    /// are not contiguous, or if the iterations are too few.
+    /// Spreads the prefetches of an access that is invariant in a serial inner loop over all inner
+    /// iterations: each prefetches the next few lines of the footprint. `None` if there is no such loop, if
+    /// the footprint is not contiguous, or if the iterations are too few.
     fn spread(&self, later: &Access) -> Option<Vec<(Access, PrefetchHint)>> {
         let is_reuse = |var: &VarId| later.offset.coefficient(*var).is_none();
         let serial = |it: &&(VarId, LoopMode)| it.1 == LoopMode::Serial;
