@@ -50,7 +50,7 @@ impl Benchmark {
     pub fn workload(&self, target: &GpuTarget) -> Workload {
         let Problem { dag, tolerance, .. } = &self.problem;
         Workload {
-            id: workload::id(dag).to_string(),
+            id: workload::id(dag),
             text: print::canonical(dag),
             buckets: vec![Vec::new()],
             weight: 1.0 / Roofline::of(&self.problem, target).ns,

@@ -133,7 +133,7 @@ impl Candidate {
         let NewCandidate { problem, schedule, generated, code, .. } = *parts;
         let largest = problem.largest();
         let work = Work::of(&problem.dag, &largest);
-        let artifact = generated.artifact.0.clone();
+        let artifact = generated.artifact.to_string();
         let extension = if code.cubin.is_empty() { "ptx" } else { "cubin" };
         Self {
             goal: parts.goal,
@@ -169,7 +169,7 @@ impl Candidate {
         let trace = self.trace.iter().map(line).collect::<Result<Vec<_>, _>>()?;
         let schedule = Schedule::replay(dag, &trace).map_err(|it| it.to_string())?;
         let generated = tvmtune_cuda::generate(&schedule).map_err(|it| it.to_string())?;
-        match generated.artifact.0 == self.artifact {
+        match generated.artifact.to_string() == self.artifact {
             true => Ok(generated),
             false => Err("its trace makes other code than was compiled".to_owned()),
         }

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Result, anyhow};
+use tvmtune_ir::name::ProgramName;
 use tvmtune_ir::target::GpuTarget;
 use tvmtune_plan::database::{Cache, Database, Store, StoreKind};
 use tvmtune_plan::record::{Entry, Provenance};
@@ -96,7 +97,8 @@ pub fn run(folder: &Path, out: &Path, requested: &TuneOptions<'_>) -> Result<Exi
     let compiler = Compiler::new(nvrtc, None);
     let mut best = BestSchedules { folder, target, compiler, evaluator, results };
     for (benchmark, workload) in benchmarks.iter().zip(&workloads) {
-        let lookup = database.get(&workload.id, &workload.dag.name, &workload.text);
+        let lookup =
+            database.get(&workload.id, &ProgramName::of(&workload.dag.name), &workload.text);
         if let Some(choice) = lookup.best(&target.key(), &[], target.arch) {
             n_wrong += usize::from(!best.time(benchmark, choice.entry)?);
         }

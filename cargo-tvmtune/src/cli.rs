@@ -255,7 +255,7 @@ pub(crate) struct Upgrade {
     /// Look at what the crate ships only, not at your cache
     #[arg(long)]
     pub(crate) shipped: bool,
-    /// Carry over what makes the same code, and nothing else
+    /// Carry over what makes the same code, mark what makes other code, and nothing else
     #[arg(long)]
     pub(crate) without_measuring: bool,
 }

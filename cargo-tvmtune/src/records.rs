@@ -33,8 +33,8 @@ impl<'a> PackageRecords<'a> {
 
     /// Looks up every kernel; prints warnings about invalid files to standard error.
     pub(crate) fn new(package: &'a Package, database: &Database) -> Self {
-        let get = |op: &Op| database.get(&op.id.to_string(), op.name(), &op.text);
-        let lookups: Vec<Lookup> = package.ops.iter().map(get).collect();
+        let queries: Vec<_> = package.ops.iter().map(Op::query).collect();
+        let lookups = database.get_all(&queries);
         for warning in lookups.iter().flat_map(|it| &it.warnings) {
             eprintln!("warning: {warning}");
         }

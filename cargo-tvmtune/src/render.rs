@@ -3,6 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
+use tvmtune_plan::printable::Printable;
+
 /// Rows under a header; columns are as wide as their widest cell.
 #[derive(Debug)]
 pub(crate) struct Table {
@@ -15,9 +17,9 @@ impl Table {
         Self { rows: vec![header.map(str::to_owned).to_vec()] }
     }
 
-    /// Adds a row with a cell for each column.
+    /// Adds a row with a cell for each column; what they say may be of others.
     pub(crate) fn row<const N: usize>(&mut self, cells: [String; N]) {
-        self.rows.push(cells.to_vec());
+        self.rows.push(cells.map(|it| Printable(it).to_string()).to_vec());
     }
 }
 
@@ -94,6 +96,13 @@ mod tests {
         table.row(["mm".to_owned(), "default".to_owned(), "x".to_owned()]);
         let expected = "kernel   tier\nsoftmax  exact\nmm       default  x\n";
         assert_eq!(table.to_string(), expected);
+    }
+
+    #[test]
+    fn cells_control_no_terminal() {
+        let mut table = Table::new(["kernel", "note"]);
+        table.row(["a\u{1b}[2Jb".to_owned(), "x\ny".to_owned()]);
+        assert_eq!(table.to_string(), "kernel        note\na\\u{1b}[2Jb  x\\ny\n");
     }
 
     #[test]

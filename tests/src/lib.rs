@@ -8,14 +8,25 @@ pub mod sandbox;
 pub mod skip;
 pub mod testbed;
 
+use tvmtune_ir::artifact::ArtifactId;
 use tvmtune_ir::dag::{DType, Dag};
 use tvmtune_ir::dsl;
 use tvmtune_ir::interp::Array;
+use tvmtune_ir::name::ProgramName;
 use tvmtune_ir::poly::Interval;
 use tvmtune_ir::target::{CpuTarget, Isa};
+use tvmtune_ir::workload::WorkloadId;
 use tvmtune_plan::embed;
 use tvmtune_plan::record::{Bucket, End, Entry, Measured, Provenance, Record, Source};
 use tvmtune_tuner::tune::{Tolerance, Workload};
+
+/// The text of a program that nothing else has.
+const SAMPLE: &str = "canonical text\n";
+
+/// The identity of code that goes by a name.
+pub fn code(name: &str) -> ArtifactId {
+    ArtifactId::of([name.as_bytes()])
+}
 
 /// A record of one workload with a bucket of its own for each `n`, so that none may be lost when
 /// records of several are merged.
@@ -33,7 +44,8 @@ pub fn sample_record(n: u32) -> Record {
     };
     let entry = Entry {
         platform: Isa::Avx2.into(),
-        artifact: format!("{n:08x}"),
+        artifact: code(&n.to_string()),
+        measured_code: None,
         source: Source::Evolved,
         trace: vec!["inline s0".to_owned()],
         measured: Some(measured),
@@ -43,11 +55,11 @@ pub fn sample_record(n: u32) -> Record {
     let dims = vec![Interval::point(i64::from(n) + 1)];
     Record {
         schema: 1,
-        workload: "0123456789abcdef".repeat(4),
-        name: "sample".to_owned(),
+        workload: WorkloadId::of(SAMPLE),
+        name: ProgramName::of("sample"),
         device: CpuTarget::generic(Isa::Avx2).key(),
         generator: 1,
-        dag: "canonical text\n".to_owned(),
+        dag: SAMPLE.to_owned(),
         provenance: Provenance { tool: "tests".to_owned(), ..Provenance::default() },
         buckets: vec![Bucket {
             dims,

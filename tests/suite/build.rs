@@ -9,6 +9,7 @@ use tvmtune_ir::target::{CpuTarget, Isa};
 use tvmtune_plan::database::{Database, Files};
 use tvmtune_plan::device;
 use tvmtune_plan::record::{Record, Source};
+use tvmtune_tests::code;
 use tvmtune_tests::sandbox::{SOURCE, Said, Sandbox, files};
 
 const NO_FILES: [PathBuf; 0] = [];
@@ -177,7 +178,7 @@ fn a_shipped_schedule_that_is_slower_than_the_default_one_is_named_and_replaced(
         bucket.schedules.truncate(1);
         let entry = &mut bucket.schedules[0];
         (entry.trace, entry.source) = (Vec::new(), Source::Evolved);
-        entry.artifact = "0".repeat(64);
+        entry.artifact = code("other");
     }
     let shipped = sandbox.package().join("tvmtune");
     Database::accept(&shipped, &record, &Files::default(), 1).expect("writable");

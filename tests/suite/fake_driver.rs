@@ -245,7 +245,8 @@ fn a_session_leaves_a_log_and_records_and_goes_on_from_them() {
     let first = tune("4");
     assert!(first.len() == 4 && first.iter().any(|it| it.outcome.timing().is_some()));
     let dir = folder.path().join("results/tuning/v2/records");
-    let records = Database::new(vec![Store { kind: StoreKind::Crate, dir }], None).list();
+    let database = Database::new(vec![Store { kind: StoreKind::Crate, dir }], None);
+    let records: Vec<_> = database.list().collect();
     let [(_, path, Ok(record))] = &records[..] else { panic!("a record for each program") };
     let best = record.buckets[0].best(Arch { sm: 90, exact: true }).unwrap();
     let (files, damaged) = Files::beside(path, record);
@@ -253,7 +254,8 @@ fn a_session_leaves_a_log_and_records_and_goes_on_from_them() {
     assert_eq!(best.images.len(), 2, "for this architecture, and for later ones");
 
     let results = Results::open(&folder.path().join("results")).unwrap();
-    let n_of_best = results.tried().filter(|(it, _)| it.artifact == best.artifact).count();
+    let n_of_best =
+        results.tried().filter(|(it, _)| it.artifact == best.artifact.to_string()).count();
     assert!(n_of_best > 0, "beside what was timed: {}", manifest.candidates.len());
     let both = tune("6");
     assert_eq!(both[..first.len()], first, "the log grows");

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::{fs, mem};
 
+use tvmtune_ir::artifact::ArtifactId;
 use tvmtune_plan::record::{Bucket, Record, Source};
 use tvmtune_schedule::Schedule;
 use tvmtune_tests::sandbox::files;
@@ -19,8 +20,8 @@ struct Upgraded {
     machine: Machine,
     workload: Workload,
     /// The identities of both.
-    former: String,
-    now: String,
+    former: ArtifactId,
+    now: ArtifactId,
 }
 
 /// The effort in the record.
@@ -34,9 +35,8 @@ impl Upgraded {
         let plain = tvmtune_cpu::generate(&Schedule::new(&dag), machine.target.isa).unwrap();
         let cases = [CaseSpec::new(&dag, &[], 1, &|_| (0.0, 0.0))];
         KeptCode::new(&machine.cache()).store(&Job::on_cpu(&plain, &cases), &cases).unwrap();
-        let upgraded =
-            Self { machine, workload, former: plain.artifact.to_string(), now: String::new() };
-        let now = upgraded.record(&upgraded.former);
+        let upgraded = Self { machine, workload, former: plain.artifact, now: plain.artifact };
+        let now = upgraded.record(upgraded.former);
         assert_ne!(now, upgraded.former);
         fs::remove_dir_all(upgraded.machine.cache().trials()).unwrap();
         Some(Self { now, ..upgraded })
@@ -48,14 +48,14 @@ impl Upgraded {
 
     /// Records the default schedule as if another one had been found, and its code had that identity;
     /// returns its own.
-    fn record(&self, artifact: &str) -> String {
+    fn record(&self, artifact: ArtifactId) -> ArtifactId {
         let stored = self.machine.get(&self.workload).records.remove(0).record;
-        let mut now = String::new();
+        let mut now = artifact;
         let update = |record: &mut Record| {
             let bucket = &mut record.buckets[0];
             (bucket.trials, bucket.seconds, bucket.complete) = EFFORT;
             let entry = &mut bucket.schedules[0];
-            now = mem::replace(&mut entry.artifact, artifact.to_owned());
+            now = mem::replace(&mut entry.artifact, artifact);
             (entry.source, entry.lineage) = (Source::Evolved, Vec::new());
             bucket.schedules.truncate(1);
         };
@@ -68,9 +68,12 @@ impl Upgraded {
         let mut options = Options { reuse: Reuse::CatchUp, ..self.machine.options(40) };
         if let Some((former_ns, now_ns)) = latencies {
             let mut log = Replay::default();
-            for (artifact, ns) in [(&self.former, former_ns), (&self.now, now_ns)] {
+            for (artifact, ns) in [(self.former, former_ns), (self.now, now_ns)] {
                 let samples = (0..15).map(|n| ns * (1.0 + f64::from(n) / 1e4)).collect();
-                log.add_screened(artifact, &Outcome::Timed(Timing::new(samples).unwrap()));
+                log.add_screened(
+                    &artifact.to_string(),
+                    &Outcome::Timed(Timing::new(samples).unwrap()),
+                );
             }
             options.hardware = Hardware::Log(log);
         }
@@ -122,7 +125,7 @@ fn kept_code_is_verified_and_timed_by_a_worker() {
     assert!(former.ns > 0.0 && warnings.is_empty(), "{former:?} {warnings:?}");
     // The winner is kept in turn.
     let kept = files(&upgraded.machine.cache().code());
-    let of_now = |it: &std::path::PathBuf| it.to_string_lossy().contains(&upgraded.now);
+    let of_now = |it: &std::path::PathBuf| it.to_string_lossy().contains(&upgraded.now.to_string());
     assert!(kept.iter().any(of_now), "{kept:?}");
 }
 
@@ -130,7 +133,7 @@ fn kept_code_is_verified_and_timed_by_a_worker() {
 fn damaged_and_wrong_code_is_ignored_and_named() {
     let Some(upgraded) = Upgraded::new() else { return };
     let path = files(&upgraded.machine.cache().code()).into_iter().find(|it| {
-        it.file_name().is_some_and(|it| it.to_string_lossy().starts_with(&upgraded.former))
+        it.file_name().is_some_and(|it| it.to_string_lossy().starts_with(&upgraded.former.to_string()))
     });
     let path = path.expect("it was kept");
     let whole = fs::read(&path).unwrap();
@@ -148,7 +151,7 @@ fn damaged_and_wrong_code_is_ignored_and_named() {
     let cases = [CaseSpec::new(&dag, &[], 1, &|_| (0.0, 0.0))];
     let kept = KeptCode::new(&upgraded.machine.cache());
     kept.store(&Job::on_cpu(&wrong, &cases), &cases).unwrap();
-    upgraded.record(&wrong.artifact.to_string());
+    upgraded.record(wrong.artifact);
     let (summary, warnings) = upgraded.upgrade(None);
     assert_eq!(summary.results[0].former, None);
     assert!(warnings.len() == 1 && warnings[0].contains("is ignored: wrong"), "{warnings:?}");

@@ -10,6 +10,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 use tvmtune_cuda::Generated;
 use tvmtune_cuda::grid::MemoryScope;
+use tvmtune_ir::name::ProgramName;
 use tvmtune_ir::poly::Interval;
 use tvmtune_ir::target::GpuTarget;
 use tvmtune_plan::database::{Cache, Database, Files, Store, StoreKind};
@@ -228,7 +229,7 @@ fn programs_are_tuned_on_a_gpu_and_recorded_with_their_code() {
 #[track_caller]
 fn check_record(machine: &Machine, workload: &Workload) {
     let (database, arch) = (machine.database(), machine.gpu.arch);
-    let lookup = database.get(&workload.id, &workload.dag.name, &workload.text);
+    let lookup = database.get(&workload.id, &ProgramName::of(&workload.dag.name), &workload.text);
     assert!(lookup.warnings.is_empty(), "{:?}", lookup.warnings);
     let bucket: &[Interval] = &workload.buckets[0];
     let best = lookup.best(&machine.gpu.key(), bucket, arch).unwrap();
@@ -241,7 +242,7 @@ fn check_record(machine: &Machine, workload: &Workload) {
     for entry in entries {
         let trace: Vec<Instruction> = entry.trace.iter().map(|it| it.parse().unwrap()).collect();
         let schedule = Schedule::replay(&workload.dag.specialize(bucket), &trace).unwrap();
-        assert_eq!(tvmtune_cuda::generate(&schedule).unwrap().artifact.0, entry.artifact);
+        assert_eq!(tvmtune_cuda::generate(&schedule).unwrap().artifact, entry.artifact);
     }
     let logs = Cache::new(machine.root.path()).trials().join(&workload.dag.name);
     let log = fs::read_dir(logs).unwrap().next().unwrap().unwrap().path();

@@ -21,6 +21,7 @@ mod expansions;
 mod fake_driver;
 mod former;
 mod gpu_tuning;
+mod hostile;
 mod in_place;
 mod kernels;
 mod macros;

@@ -13,7 +13,7 @@ use tvmtune_plan::handoff::OpSource;
 use tvmtune_plan::record::{Bucket, Entry, Measured, Record, SearchLimits, Source};
 use tvmtune_schedule::{Schedule, Threads};
 use tvmtune_space::default;
-use tvmtune_tests::sample_record;
+use tvmtune_tests::{code, sample_record};
 
 const ISA: Isa = Isa::Avx2;
 const LIMITS: SearchLimits = SearchLimits { trials: 1000, seconds: 60.0 };
@@ -57,7 +57,8 @@ fn entry(source: Source, trace: Vec<String>, median_ns: f64) -> Entry {
     };
     Entry {
         platform: ISA.into(),
-        artifact: format!("{:064x}", median_ns as u64),
+        artifact: code(&median_ns.to_string()),
+        measured_code: None,
         source,
         trace,
         measured: Some(measured),

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use tvmtune_cuda::Generated;
 use tvmtune_ir::artifact::ArtifactId;
+use tvmtune_ir::digest::Digest;
 use tvmtune_ir::dsl;
 use tvmtune_ir::poly::Interval;
 use tvmtune_ir::target::GpuTarget;
@@ -72,8 +73,8 @@ fn artifacts(sandbox: &Sandbox, extension: &str) -> Vec<PathBuf> {
     files.filter(|it| it.extension().is_some_and(|it| it == extension)).collect()
 }
 
-fn hash(path: &Path) -> String {
-    ArtifactId::of([&fs::read(path).expect("readable")[..]]).0
+fn hash(path: &Path) -> Digest {
+    Digest::of([&fs::read(path).expect("readable")[..]])
 }
 
 #[test]
@@ -83,16 +84,16 @@ fn a_crate_ships_and_embeds_what_was_prepared() {
     let record = Record::from_toml(&fs::read_to_string(record).expect("readable")).expect("valid");
     assert_eq!(record.device, GpuTarget::generic(HOPPER).key());
     let schedules: Vec<_> = record.buckets.iter().flat_map(|it| &it.schedules).collect();
-    let named: BTreeSet<&str> =
-        schedules.iter().flat_map(|it| &it.images).map(|it| it.sha256.as_str()).collect();
+    let named: BTreeSet<Digest> =
+        schedules.iter().flat_map(|it| &it.images).map(|it| it.sha256).collect();
     let compiled = [artifacts(&sandbox, "cubin"), artifacts(&sandbox, "ptx")].concat();
-    let hashes: BTreeSet<String> = compiled.iter().map(|it| hash(it)).collect();
-    assert_eq!(hashes.iter().map(String::as_str).collect::<BTreeSet<_>>(), named);
+    let hashes: BTreeSet<Digest> = compiled.iter().map(|it| hash(it)).collect();
+    assert_eq!(hashes, named);
     // Sources are for people: they are named by the artifact.
     let sources = artifacts(&sandbox, "cu");
-    let is_source = |path: &PathBuf, artifact: &str| {
+    let is_source = |path: &PathBuf, artifact: &ArtifactId| {
         let name = path.file_name().and_then(|it| it.to_str()).unwrap_or_default();
-        name.ends_with(&format!(".{}.cu", &artifact[..12]))
+        name.ends_with(&format!(".{}.cu", artifact.0.short()))
     };
     assert_eq!(sources.len(), schedules.len());
     for it in &schedules {
@@ -103,9 +104,9 @@ fn a_crate_ships_and_embeds_what_was_prepared() {
     assert_eq!(warnings, [""; 0]);
     let (cpu, cuda) = text.split_once(CUDA_MARK).expect("code for devices");
     for hash in &hashes {
-        assert!(cuda.contains(hash), "{hash} is not embedded");
+        assert!(cuda.contains(&hash.to_string()), "{hash} is not embedded");
         let included = files(&sandbox.cache().with_file_name("out").join("tvmtune"));
-        assert!(included.iter().any(|it| it.file_stem().is_some_and(|it| it == hash.as_str())));
+        assert!(included.iter().any(|it| it.file_stem().is_some_and(|it| it == hash.to_string().as_str())));
     }
     assert_eq!(build(&sandbox, "out", &[]), (text.clone(), warnings), "kept as it is");
     fs::remove_dir_all(sandbox.package().join("tvmtune")).expect("it is there");
@@ -125,7 +126,7 @@ fn the_schedule_that_the_model_ranks_first_is_prepared_on_request() {
     let (text, warnings) = build(&sandbox, "out", &[]);
     assert_eq!(warnings, [""; 0]);
     for hash in artifacts(&sandbox, "cubin").iter().map(|it| hash(it)) {
-        assert!(text.contains(&hash), "{hash} is not embedded");
+        assert!(text.contains(&hash.to_string()), "{hash} is not embedded");
     }
     let images =
         |it: &Sandbox| artifacts(it, "cu").iter().map(|it| hash(it)).collect::<BTreeSet<_>>();
@@ -159,12 +160,12 @@ fn damaged_and_missing_kernels_are_not_used_and_one_line_says_so() {
         for _ in 0..2 {
             let (text, warnings) = build(&sandbox, &format!("out-{n}"), &[]);
             assert!(warnings.len() == 1 && warnings[0].contains(&name), "{warnings:?}");
-            assert!(!text.contains(&sha256), "the cubin is embedded");
+            assert!(!text.contains(&sha256.to_string()), "the cubin is embedded");
             assert!(text.contains("Format::Ptx"), "the PTX is whole");
         }
         assert!(check(1).contains(&name));
     }
-    assert!(whole.contains(&sha256));
+    assert!(whole.contains(&sha256.to_string()));
     artifacts(&sandbox, "ptx").iter().for_each(|it| fs::remove_file(it).expect("it is there"));
     let (_, warnings) = build(&sandbox, "other", &[]);
     let lacking = "tvmtune: 1 kernel has no code for sm_90a; run `cargo tvmtune compile --record`";

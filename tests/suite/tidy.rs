@@ -84,6 +84,36 @@ fn every_source_file_opens_with_its_place() {
     );
 }
 
+/// Files that read what is not of others: sources of the crate, the system's own files, and files that
+/// a user names on the command line.
+const READERS: &[&str] = &[
+    "compiler/plan/src/read.rs",
+    "compiler/plan/src/device.rs",
+    "compiler/plan/src/source/",
+    "tvmtune-macros/src/compiler.rs",
+    "tvmtune-build/src/tune/session.rs",
+    "cargo-tvmtune/src/command/doctor.rs",
+    "cargo-tvmtune/src/command/profile.rs",
+    "cargo-tvmtune/src/study/",
+];
+
+#[test]
+fn files_of_others_are_read_through_one_function() {
+    let crates = ["compiler/plan/", "tvmtune-macros/", "tvmtune-build/", "tuner/src/", "cargo-tvmtune/"];
+    let reads = ["fs::read(", "fs::read_to_string(", "File::open("];
+    let mut findings = Vec::new();
+    for (path, text) in rust_files() {
+        let is_ours = crates.iter().any(|it| path.starts_with(it)) && !path.contains("tests");
+        if !is_ours || READERS.iter().any(|it| path.starts_with(it)) {
+            continue;
+        }
+        let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
+        let found = code.lines().filter(|line| reads.iter().any(|it| line.contains(it)));
+        findings.extend(found.map(|it| format!("{path}: {}: use `tvmtune_plan::read`", it.trim())));
+    }
+    check(findings);
+}
+
 #[test]
 fn no_source_file_is_too_long() {
     check(

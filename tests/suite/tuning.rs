@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use std::{fs, thread};
 
 use tempfile::TempDir;
+use tvmtune_ir::name::ProgramName;
 use tvmtune_ir::target::{CpuTarget, Isa};
 use tvmtune_plan::database::{Cache, Database, Files, Lookup, Store, StoreKind};
 use tvmtune_plan::device;
@@ -104,7 +105,7 @@ impl Machine {
     }
 
     pub(crate) fn get(&self, workload: &Workload) -> Lookup {
-        self.database().get(&workload.id, &workload.dag.name, &workload.text)
+        self.database().get(&workload.id, &ProgramName::of(&workload.dag.name), &workload.text)
     }
 
     /// The log of the only workload.
@@ -139,7 +140,7 @@ pub(crate) fn check_record(machine: &Machine, workload: &Workload, isa: Isa) {
                 entry.trace.iter().map(|it| it.parse().unwrap()).collect();
             let schedule = Schedule::replay(&workload.dag.specialize(bucket), &trace).unwrap();
             let generated = tvmtune_cpu::generate(&schedule, isa).unwrap();
-            assert_eq!(generated.artifact.0, entry.artifact);
+            assert_eq!(generated.artifact, entry.artifact);
         }
     }
 }

@@ -235,7 +235,7 @@ fn gather(dag: &Dag, logs: &Path, n: usize) {
             sketch: String::new(),
             choices: Vec::new(),
             trace: trace.iter().map(ToString::to_string).collect(),
-            artifact: generated.artifact.0,
+            artifact: generated.artifact.to_string(),
             outcome,
             generate_ms: 0.0,
             measure_ms: 0.0,

@@ -53,7 +53,7 @@ mod tests {
             clock_mhz: 1980,
             ptx: (9, 0),
         };
-        let key = |gpu: &Gpu| gpu_target(gpu).map(|it| it.key().0);
+        let key = |gpu: &Gpu| gpu_target(gpu).map(|it| it.key().to_string());
         let expected = |key: &str| Some(key.to_owned());
         assert_eq!(key(&reported), expected("cuda-sm_90a-mp132-l2:61440-bw4916-clk1980"));
         let silent =

@@ -95,13 +95,13 @@ impl<'a> Build<'a> {
 
     /// Looks up each op in the database.
     pub(crate) fn look_up(&self) -> Vec<Lookup> {
-        let get = |op: &Op| match self.resolution.mode {
-            Mode::Off => Lookup::default(),
+        let ops = self.package.ops.iter();
+        match self.resolution.mode {
+            Mode::Off => ops.map(|_| Lookup::default()).collect(),
             Mode::Use | Mode::Tune | Mode::Require => {
-                self.database.get(&op.id.to_string(), op.name(), &op.text)
+                self.database.get_all(&ops.map(Op::query).collect::<Vec<_>>())
             }
-        };
-        self.package.ops.iter().map(get).collect()
+        }
     }
 
     /// Returns whether kernels are planned for the GPU of this machine.
@@ -198,7 +198,9 @@ impl<'a> Build<'a> {
         let plans = emit::folder(&self.script.out_dir);
         let mut handoff = Handoff::new(self.resolution.mode, self.script.program());
         handoff.wants_session = wants_session;
-        handoff.cache = self.cache().map(|it| it.dir().to_owned());
+        // One whose name is no text is not handed over.
+        let cache = self.cache().filter(|it| it.dir().to_str().is_some());
+        handoff.cache = cache.map(|it| it.dir().to_owned());
         handoff.variables = self.script.handed_over();
         handoff.ops = self.states(reports);
         Ok(handoff.write(&plans)?)
@@ -229,7 +231,8 @@ impl<'a> Build<'a> {
         let records = records.filter(|it| it.store != StoreKind::Cache);
         files.extend(records.map(|it| it.path.clone()));
         files.extend(lookups.iter().flat_map(|it| &it.images.paths).cloned());
-        files.extend(lookups.iter().flat_map(|it| &it.warnings).filter_map(path_of));
+        let warnings = lookups.iter().flat_map(|it| &it.warnings);
+        files.extend(warnings.filter_map(|it| it.path().map(Path::to_owned)));
         if let Some(cache) = self.database.cache() {
             let folders = [cache.records(), cache.former_records()];
             files.retain(|it| !folders.iter().any(|folder| it.starts_with(folder)));
@@ -311,15 +314,4 @@ fn plan_op(
         missing_archs: planned.missing_archs,
     };
     (text, planned.includes, report)
-}
-
-fn path_of(error: &DatabaseError) -> Option<PathBuf> {
-    match error {
-        DatabaseError::Io { path, .. }
-        | DatabaseError::Record { path, .. }
-        | DatabaseError::Artifact { path, .. }
-        | DatabaseError::Foreign { path, .. }
-        | DatabaseError::NoFolder { path } => Some(path.clone()),
-        DatabaseError::NoCache => None,
-    }
 }

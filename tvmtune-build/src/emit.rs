@@ -20,6 +20,7 @@ use serde::{Deserialize, Serialize};
 use tvmtune_ir::target::{DeviceKey, GpuTarget};
 use tvmtune_plan::database::{DatabaseError, atomic};
 use tvmtune_plan::handoff;
+use tvmtune_plan::read::{self, limit};
 
 use crate::report::OpReport;
 
@@ -48,7 +49,7 @@ struct Manifest {
     script: String,
     /// The key of the GPU that the last session found.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    gpu: Option<String>,
+    gpu: Option<DeviceKey>,
     /// The plans by name.
     plans: BTreeMap<String, PlanEntry>,
 }
@@ -74,7 +75,7 @@ impl Emitter {
     pub(crate) fn open(out_dir: &Path) -> Result<Self, DatabaseError> {
         let dir = folder(out_dir);
         fs::create_dir_all(&dir).map_err(|it| DatabaseError::io("create", &dir, it))?;
-        let text = fs::read_to_string(dir.join(MANIFEST)).unwrap_or_default();
+        let text = read::text(&dir.join(MANIFEST), limit::OUTPUT).unwrap_or_default();
         let mut previous: Manifest = toml::from_str(&text).unwrap_or_default();
         let mut current = Manifest { script: script_identity(), ..Manifest::default() };
         if previous.script != current.script {
@@ -86,12 +87,12 @@ impl Emitter {
 
     /// Returns the GPU that the last session found.
     pub(crate) fn gpu(&self) -> Option<GpuTarget> {
-        GpuTarget::from_key(&DeviceKey(self.current.gpu.clone()?))
+        GpuTarget::from_key(self.current.gpu.as_ref()?)
     }
 
     /// Remembers the GPU that this session found.
     pub(crate) fn remember_gpu(&mut self, gpu: Option<GpuTarget>) {
-        self.current.gpu = gpu.map(|it| it.key().0);
+        self.current.gpu = gpu.map(|it| it.key());
     }
 
     /// Keeps the plans of the last run that this one does not replace.

@@ -2,9 +2,11 @@
 
 use std::path::PathBuf;
 
+use tvmtune_plan::printable::shown;
+
 /// A build can't go on; the text ends with what to do.
 #[derive(Debug, thiserror::Error)]
-#[error("{}: {kind}", path.display())]
+#[error("{}: {kind}", shown(path))]
 pub struct Error {
     /// The file or folder it is about.
     pub path: PathBuf,

@@ -10,9 +10,11 @@ use quote::ToTokens;
 use sha2::{Digest, Sha256};
 use tvmtune_ir::dag::{Dag, print};
 use tvmtune_ir::dsl::{self, Instance, Residence, Tolerance};
+use tvmtune_ir::name::ProgramName;
 use tvmtune_ir::poly::Interval;
 use tvmtune_ir::target::Target;
 use tvmtune_ir::workload::{self, WorkloadId};
+use tvmtune_plan::database::Query;
 use tvmtune_plan::embed;
 use tvmtune_plan::handoff::OpSource;
 use tvmtune_plan::source::Function;
@@ -108,6 +110,11 @@ impl Op {
         let largest: Vec<i64> = bucket.iter().map(|it| it.hi).collect();
         let cold = operands::cold(&self.dag, &largest, &self.residence, target);
         operands::recorded(&cold, target.platform())
+    }
+
+    /// Returns the question for its records.
+    pub fn query(&self) -> Query<'_> {
+        Query { workload: self.id, name: ProgramName::of(self.name()), dag: &self.text }
     }
 
     /// Returns the name of its plan.

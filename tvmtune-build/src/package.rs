@@ -7,6 +7,7 @@ use std::time::SystemTime;
 
 use tvmtune_plan::database::{Cache, CacheUse, DatabaseError, PackageCache, SearchDirs};
 use tvmtune_plan::handoff;
+use tvmtune_plan::read::{self, limit};
 use tvmtune_plan::source::{self, Cfg};
 
 use crate::config::Config;
@@ -117,7 +118,7 @@ impl Package {
 /// workspace.
 pub fn workspace_of(manifest_dir: &Path) -> Option<PathBuf> {
     let is_workspace = |it: &&Path| {
-        let manifest = fs::read_to_string(it.join("Cargo.toml")).unwrap_or_default();
+        let manifest = read::text(&it.join("Cargo.toml"), limit::SMALL).unwrap_or_default();
         manifest.lines().any(|it| it.trim_start().starts_with("[workspace"))
     };
     manifest_dir.ancestors().find(is_workspace).map(Path::to_owned)

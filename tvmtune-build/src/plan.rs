@@ -39,6 +39,11 @@ pub const ISAS: [Isa; 2] = [Isa::Avx512, Isa::Avx2];
 /// Chosen by measurement (docs/results/builds-zen3-2-cores.md).
 const MAX_COST: f64 = 1.25;
 const CLEARLY_CHEAPER: f64 = 0.8;
+/// The same for a replayed schedule that was compared with the very default schedule: its record knows more
+/// than the model, which is wrong by less than this.
+const MAX_REPLAYED_COST: f64 = 3.0;
+/// Known schedules that are tried for a kernel before the default one is taken.
+const MAX_TRIED: usize = 64;
 
 /// The machine a build plans for.
 #[derive(Clone, Copy, Debug)]
@@ -169,7 +174,8 @@ impl Digest {
         self.add(if choice.is_as_used { "" } else { "measured otherwise" });
         let efforts = choice.record.buckets.iter();
         efforts.for_each(|it| self.add(&format!("{} {} {}", it.trials, it.seconds, it.complete)));
-        self.add(&choice.entry.artifact);
+        self.add(&choice.entry.artifact.to_string());
+        self.add(if choice.entry.is_replayed() { "replayed" } else { "" });
         self.add(&choice.entry.median_ns().map_or(String::new(), |it| it.to_string()));
         choice.entry.trace.iter().for_each(|it| self.add(it));
     }
@@ -194,7 +200,7 @@ pub fn realize<'a>(
     let cpu = plan_target.target(isa);
     let default = LazyCell::new(|| default::schedule(&dag, &cpu.into()));
     let (mut flawed, mut replayed): (_, Option<Variant<'_>>) = (None, None);
-    for choice in &spec.choices {
+    for choice in spec.choices.iter().take(MAX_TRIED) {
         let measured = matches!(choice.tier, Tier::Exact | Tier::SameIsa);
         if let Some(it) = &replayed
             && (!measured || it.choice.is_some_and(|it| it.clearly_beats(choice)))
@@ -214,7 +220,8 @@ pub fn realize<'a>(
             }
         }
         let Ok(mut generated) = tvmtune_cpu::generate(&schedule, isa) else { continue };
-        let stale = measured && generated.artifact.to_string() != choice.entry.artifact;
+        let is_other = generated.artifact != choice.entry.artifact || choice.entry.is_replayed();
+        let stale = measured && is_other;
         if stale && choice.entry.source == Source::Default {
             // The default schedule of today may be another one.
             schedule = default.clone();
@@ -272,7 +279,8 @@ impl Variant<'_> {
 }
 
 /// Returns whether a replayed schedule is expected to be faster than the default one. Its record says so
-/// if it was compared with the same one; a release may have made that another one.
+/// if it was compared with the same one, as far as the cost model finds that possible; a release may have
+/// made that another one. A time of other code alone is no reason.
 fn serves(choice: &Choice<'_>, schedule: &Schedule, default: &Schedule, cpu: &CpuTarget) -> bool {
     if choice.entry.source == Source::Default {
         return true;
@@ -280,7 +288,7 @@ fn serves(choice: &Choice<'_>, schedule: &Schedule, default: &Schedule, cpu: &Cp
     let is_same =
         |it: &Entry| default.trace.iter().map(Instruction::to_string).eq(it.trace.iter().cloned());
     let max_cost = match choice.recorded_default() {
-        Some(it) if is_same(it) => f64::INFINITY,
+        Some(it) if is_same(it) => MAX_REPLAYED_COST,
         Some(_) => CLEARLY_CHEAPER,
         None => MAX_COST,
     };

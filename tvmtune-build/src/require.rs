@@ -4,6 +4,7 @@
 //! kernel stands: only what is expanded is refused, and everything that is.
 
 use crate::report::{OpReport, TuningStatus};
+use tvmtune_plan::printable::shown;
 
 /// Returns the reason why a kernel is refused; `None` if it has all that is required.
 pub(crate) fn refusal(report: &OpReport) -> Option<String> {
@@ -14,10 +15,10 @@ pub(crate) fn refusal(report: &OpReport) -> Option<String> {
     const RESTORE: &str =
         "restore the file, or run `cargo tvmtune tune` and `cargo tvmtune accept`";
     if let Some(path) = &report.flawed {
-        return refused(format!("a schedule in `{}` does not apply", path.display()), RESTORE);
+        return refused(format!("a schedule in `{}` does not apply", shown(path)), RESTORE);
     }
     if let Some(path) = &report.outdated {
-        let why = format!("a schedule in `{}` makes other code than was measured", path.display());
+        let why = format!("a schedule in `{}` makes other code than was measured", shown(path));
         return refused(why, RESTORE);
     }
     if report.cpu == TuningStatus::Replayed {

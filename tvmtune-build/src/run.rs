@@ -19,6 +19,7 @@ use std::path::PathBuf;
 
 use tvmtune_plan::database::Lookup;
 use tvmtune_plan::handoff::{Handoff, OpSource};
+use tvmtune_plan::printable::{one_line, shown};
 
 use crate::build::{Build, BuildError, wants_tuning};
 use crate::cuda::Compiler;
@@ -89,7 +90,7 @@ pub(crate) fn session(script: &Script) -> Result<Vec<String>, BuildError> {
     if let (true, Some(Err(why))) = (is_native, &found) {
         lines.push(format!("tvmtune: `native` in `tvmtune.toml` is no GPU here: {why}"));
     }
-    Ok(lines)
+    Ok(lines.iter().map(|it| one_line(it)).collect())
 }
 
 /// Plans an op that no run of the script saw; the plans of others stay. Returns a line for the user if
@@ -156,7 +157,7 @@ fn bad_records(lookups: &[Lookup], reports: &[OpReport]) -> Option<String> {
         format!(
             "`{}` is used in part: a schedule in it does not apply; delete the file, or restore \
              it, and tune again",
-            path.display()
+            shown(path)
         )
     };
     let unread = lookups.iter().flat_map(|it| &it.warnings).map(ToString::to_string);

@@ -3,6 +3,8 @@
 //! Every variable is read here and every directive is printed here, so that both lists can be
 //! checked against cargo's rules at a glance:
 //!
+//! - a directive is a line, so nothing that is printed has a control character: a name of a file could
+//!   begin a directive of its own, and pass arguments to the linker;
 //! - a path that doesn't exist makes the script run at every build, so only existing ones are
 //!   named, but for [`Directive::RunAgain`], which wants just that;
 //! - `PATH`, `HOME` and `CI` differ between a terminal and an editor on one machine: declaring them
@@ -16,6 +18,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use tvmtune_plan::handoff::Handoff;
+use tvmtune_plan::printable::{is_control, one_line, shown};
 
 use crate::mode::Circumstances;
 
@@ -131,23 +134,67 @@ fn is_foreign(manifest_dir: &Path) -> bool {
         || manifest_dir.ancestors().any(|it| it.join(".cargo-ok").exists())
 }
 
+/// A path, relative to the package, that never exists: cargo runs the script again at every build.
+const NEVER: &str = "tvmtune/there-is-no-such-file";
+
 impl fmt::Display for Directive {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Directive::RerunIfEnvChanged(name) => write!(f, "cargo::rerun-if-env-changed={name}"),
             Directive::RerunIfChanged(path) | Directive::RunAgain(path) => {
-                write!(f, "cargo::rerun-if-changed={}", path.display())
+                // A change of a file that cargo cannot be told of must not be missed.
+                write!(f, "cargo::rerun-if-changed={}", plain(path).unwrap_or(NEVER))
             }
-            Directive::Env(name, value) => {
-                write!(f, "cargo::rustc-env={name}={}", value.display())
-            }
+            Directive::Env(name, value) => match plain(value) {
+                Some(value) => write!(f, "cargo::rustc-env={name}={value}"),
+                None => write!(
+                    f,
+                    "cargo::error=tvmtune: cargo cannot be told of `{}`, whose name has control \
+                     characters or is no text; build in another folder",
+                    shown(value)
+                ),
+            },
             Directive::Warning(text) => write!(f, "cargo::warning={}", one_line(text)),
             Directive::Error(text) => write!(f, "cargo::error={}", one_line(text)),
         }
     }
 }
 
-/// Joins lines, since a directive ends with its line.
-fn one_line(text: &str) -> String {
-    text.lines().map(str::trim_end).filter(|it| !it.is_empty()).collect::<Vec<_>>().join("; ")
+/// Returns a path as text; `None` if a line cannot hold it.
+fn plain(path: &Path) -> Option<&str> {
+    path.to_str().filter(|it| !it.chars().any(is_control))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directive_is_one_line_whatever_it_names() {
+        let evil = "a\ncargo::rustc-env=EVIL=1\n.toml";
+        let path = || PathBuf::from(evil);
+        for directive in [
+            Directive::RerunIfChanged(path()),
+            Directive::RunAgain(path()),
+            Directive::Env("TVMTUNE_PLAN_DIR", path()),
+            Directive::Warning(evil.to_owned()),
+            Directive::Error(evil.to_owned()),
+            Directive::Warning("a\rcargo::rustc-link-arg=-x\u{2028}\u{1b}[2J".to_owned()),
+        ] {
+            let line = directive.to_string();
+            assert!(!line.chars().any(is_control), "{line:?}");
+            assert!(line.starts_with("cargo::"), "{line:?}");
+        }
+        let changed = Directive::RerunIfChanged(path()).to_string();
+        assert_eq!(changed, format!("cargo::rerun-if-changed={NEVER}"));
+        assert!(Directive::Env("A", path()).to_string().starts_with("cargo::error="));
+    }
+
+    #[test]
+    fn paths_of_users_are_printed_as_they_are() {
+        for path in ["/home/größe/a b/Cargo.toml", "C:\\a\\b", "日本/x"] {
+            let line = Directive::RerunIfChanged(path.into()).to_string();
+            assert_eq!(line, format!("cargo::rerun-if-changed={path}"));
+        }
+    }
 }

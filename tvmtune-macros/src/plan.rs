@@ -1,6 +1,5 @@
 //! Lookup of plans: the one that the build script wrote, or the default one.
 
-use std::fs;
 use std::path::PathBuf;
 
 use proc_macro2::TokenStream;
@@ -9,6 +8,7 @@ use tvmtune_ir::dag::Dag;
 use tvmtune_ir::dsl::Program;
 use tvmtune_plan::embed;
 use tvmtune_plan::handoff::{ExpandedOp, OpSource};
+use tvmtune_plan::read::{self, limit};
 
 use crate::compiler::Compiler;
 use crate::scripted;
@@ -59,7 +59,7 @@ pub(crate) fn look_up(
         Some(plans) => {
             let op = ExpandedOp { plan: name.clone(), source };
             scripted::prepare(&plans, &op).map_err(refused)?;
-            (fs::read_to_string(plans.join(format!("{name}.rs"))).ok(), TokenStream::new())
+            (read::text(&plans.join(format!("{name}.rs")), limit::OUTPUT).ok(), TokenStream::new())
         }
         None => {
             scripted::check_without().map_err(refused)?;

@@ -4,6 +4,8 @@ use anstream::println;
 use anyhow::Result;
 use tvmtune_build::package::Package;
 use tvmtune_plan::database::{CacheUse, Database, Files, StoreKind};
+use tvmtune_plan::printable::shown;
+use tvmtune_plan::read::{self, limit};
 
 use crate::cli::Accept;
 use crate::records::PackageRecords;
@@ -36,9 +38,9 @@ fn accept(package: &Package, n_kept: usize) -> Result<usize> {
             let (files, warnings) = Files::beside(&stored.path, &stored.record);
             warnings.iter().for_each(|it| eprintln!("warning: {it}"));
             let path = Database::accept(&package.shipped(), &stored.record, &files, n_kept)?;
-            let after = std::fs::read_to_string(&path)?;
+            let after = read::text(&path, limit::RECORD)?;
             if before.as_ref() != Some(&after) {
-                println!("{}", path.display());
+                println!("{}", shown(&path));
                 n_changed += 1;
             }
         }

@@ -115,7 +115,7 @@ fn compile(
         }
     };
     if let Some(folder) = &arguments.write {
-        let file = format!("{name}-{}", &compiled.generated.artifact.0[..12]);
+        let file = format!("{name}-{}", compiled.generated.artifact.0.short());
         write(folder, &file, &compiled.generated.unit.source, &compiled.code)
             .with_context(|| format!("`{}`", folder.display()))?;
     }

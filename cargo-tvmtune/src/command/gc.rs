@@ -1,5 +1,6 @@
 //! `cargo tvmtune gc`: shipped records whose kernel no longer exists, compiled code of no record, and
-//! what the user's cache has of packages that are gone and of schedules that no record names.
+//! what the user's cache has of packages that are gone, of schedules that no record names, and of
+//! writers that were killed.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -8,7 +9,10 @@ use std::path::{Path, PathBuf};
 use anstream::println;
 use anyhow::{Context, Result};
 use tvmtune_build::package::Package;
+use tvmtune_ir::artifact::ArtifactId;
+use tvmtune_ir::workload::WorkloadId;
 use tvmtune_plan::database::{Cache, CacheUse, Database, SearchDirs, Store, StoreKind};
+use tvmtune_plan::printable::shown;
 use tvmtune_tuner::measure::KeptCode;
 
 use crate::cli::Gc;
@@ -26,9 +30,10 @@ pub(crate) fn run(arguments: &Gc) -> Result<Exit> {
 
 /// Lists or removes what packages ship in vain.
 fn shipped(packages: &[Package], apply: bool) -> Result<()> {
-    let orphans: Vec<PathBuf> = packages.iter().flat_map(orphans).collect();
+    let mut orphans: Vec<PathBuf> = packages.iter().flat_map(orphans).collect();
+    orphans.dedup();
     for path in &orphans {
-        println!("{}", path.display());
+        println!("{}", shown(path));
         if apply {
             remove(path)?;
         }
@@ -51,16 +56,19 @@ fn shipped(packages: &[Package], apply: bool) -> Result<()> {
 fn cached(cache: &Cache, packages: &[Package], apply: bool) -> Result<()> {
     let gone = cache.packages_gone();
     for (folder, package) in &gone {
-        println!("{} (of `{}`, which is gone)", folder.display(), package.display());
+        println!("{} (of `{}`, which is gone)", shown(folder), shown(package));
         if apply {
-            let failed = || format!("cannot remove `{}`", folder.display());
+            let failed = || format!("cannot remove `{}`", shown(folder));
             fs::remove_dir_all(folder).with_context(failed)?;
         }
     }
     let named = artifacts(packages);
     let code = KeptCode::new(cache).orphans(&|it| named.contains(it));
-    for path in &code {
-        println!("{}", path.display());
+    let shipped = packages.iter().map(|it| it.search_dirs(CacheUse::Exclude));
+    let shipped = shipped.flat_map(|it| Database::discover(&it).left_over());
+    let left_over: BTreeSet<PathBuf> = cache.left_over().into_iter().chain(shipped).collect();
+    for path in code.iter().chain(&left_over) {
+        println!("{}", shown(path));
         if apply {
             remove(path)?;
         }
@@ -68,6 +76,7 @@ fn cached(cache: &Cache, packages: &[Package], apply: bool) -> Result<()> {
     let found = [
         (gone.len(), "folder", "in the cache of packages that are gone"),
         (code.len(), "file", "of code that no record names"),
+        (left_over.len(), "temporary file", "of writers that were killed"),
     ];
     for (n, what, whose) in found.into_iter().filter(|it| it.0 > 0) {
         let end = if apply { " removed" } else { "; `cargo tvmtune gc --apply` removes them" };
@@ -77,20 +86,25 @@ fn cached(cache: &Cache, packages: &[Package], apply: bool) -> Result<()> {
 }
 
 /// Returns the identities of all code that records of the cache and of these packages name.
-fn artifacts(packages: &[Package]) -> BTreeSet<String> {
+fn artifacts(packages: &[Package]) -> BTreeSet<ArtifactId> {
     let dirs = packages.iter().map(|it| it.search_dirs(CacheUse::Exclude));
     let databases = dirs.chain([SearchDirs::default()]).map(|it| Database::discover(&it));
-    let records = databases.flat_map(|it| it.list()).filter_map(|(_, _, record)| record.ok());
-    let buckets = records.flat_map(|it| it.buckets);
-    buckets.flat_map(|it| it.schedules).map(|it| it.artifact).collect()
+    let mut artifacts = BTreeSet::new();
+    for database in databases {
+        for record in database.list().filter_map(|(_, _, record)| record.ok()) {
+            let schedules = record.buckets.iter().flat_map(|it| &it.schedules);
+            artifacts.extend(schedules.map(|it| it.timed_code()));
+        }
+    }
+    artifacts
 }
 
 /// Returns files that are of no kernel, or of no use.
 fn orphans(package: &Package) -> Vec<PathBuf> {
     let store = Store { kind: StoreKind::Crate, dir: package.shipped() };
-    let is_known = |workload: &str| package.ops.iter().any(|it| it.id.to_string() == workload);
+    let is_known = |workload: &WorkloadId| package.ops.iter().any(|it| it.id == *workload);
     let database = Database::new(vec![store], None);
-    let files = database.list().into_iter();
+    let files = database.list();
     let orphan =
         |(_, path, record): (StoreKind, PathBuf, Result<tvmtune_plan::record::Record, _>)| {
             match record {
@@ -104,7 +118,7 @@ fn orphans(package: &Package) -> Vec<PathBuf> {
 
 /// Removes a file, and its folder if that was the last one in it.
 fn remove(path: &Path) -> Result<()> {
-    fs::remove_file(path).with_context(|| format!("cannot remove `{}`", path.display()))?;
+    fs::remove_file(path).with_context(|| format!("cannot remove `{}`", shown(path)))?;
     if let Some(folder) = path.parent() {
         // Fails where others are left, which is as it should be.
         let _ = fs::remove_dir(folder);

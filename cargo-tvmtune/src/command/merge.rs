@@ -6,6 +6,7 @@ use std::path::Path;
 use anstream::println;
 use anyhow::{Result, bail};
 use tvmtune_plan::database::{Cache, Database, Files, Store, StoreKind};
+use tvmtune_plan::printable::shown;
 
 use crate::Exit;
 use crate::cli::Merge;
@@ -17,10 +18,11 @@ pub(crate) fn run(arguments: &Merge) -> Result<Exit> {
     let (mut n_merged, mut n_refused) = (0, 0);
     for folder in &arguments.from {
         if !folder.is_dir() {
-            bail!("`{}` is no folder of records", folder.display());
+            bail!("`{}` is no folder of records", shown(folder));
         }
         let store = Store { kind: StoreKind::Overlay, dir: folder.clone() };
-        for (_, _, record) in Database::new(vec![store], None).list() {
+        let from = Database::new(vec![store], None);
+        for (_, _, record) in from.list() {
             let merged = record.and_then(|it| match &arguments.into {
                 Some(into) => Database::accept(into, &it, &no_code, usize::MAX),
                 None => own.put(&it, &no_code),
@@ -40,6 +42,6 @@ pub(crate) fn run(arguments: &Merge) -> Result<Exit> {
         cache.touch_packages()?;
     }
     let into = arguments.into.as_deref().unwrap_or(Path::new("your cache"));
-    println!("{} merged into {}", count(n_merged, "record"), into.display());
+    println!("{} merged into {}", count(n_merged, "record"), shown(into));
     Ok(if n_refused == 0 { Exit::Done } else { Exit::Refused })
 }

@@ -5,6 +5,7 @@ use anyhow::Result;
 use tvmtune_build::cuda::{self, Compiler, Sources, Variant, VariantSpec};
 use tvmtune_build::op::Op;
 use tvmtune_build::tune::session::provenance;
+use tvmtune_ir::name::ProgramName;
 use tvmtune_ir::target::gpu::{Arch, GpuTarget};
 use tvmtune_plan::database::{CacheUse, Database, Files, Images, Lookup};
 use tvmtune_plan::record::{Bucket, End, Entry, GENERATOR, Record, Source, Tier, schema};
@@ -95,8 +96,8 @@ fn record(
     let schedules = vec![entry(variant, spec.arch(), source)];
     let record = Record {
         schema: schema(&device),
-        workload: op.id.to_string(),
-        name: op.name().to_owned(),
+        workload: op.id,
+        name: ProgramName::of(op.name()),
         device,
         generator: GENERATOR,
         dag: op.text.clone(),
@@ -136,7 +137,8 @@ fn entry(variant: Variant<'_>, arch: Arch, source: Source) -> Entry {
     }
     Entry {
         platform: arch.into(),
-        artifact: variant.generated.artifact.0,
+        artifact: variant.generated.artifact,
+        measured_code: None,
         source: variant.choice.map_or(source, |_| Source::Transfer),
         trace: variant.schedule.trace.iter().map(ToString::to_string).collect(),
         measured: None,

@@ -15,6 +15,7 @@ use crate::cli::{Selection, Show};
 use crate::records::{self, PackageRecords};
 use crate::render::{Table, count, latency, took};
 use crate::{Exit, workspace};
+use tvmtune_plan::printable::shown;
 
 pub(crate) fn run(arguments: &Show) -> Result<Exit> {
     let selection = Selection {
@@ -60,7 +61,7 @@ fn show(op: &Op, spec: &VariantSpec<'_>, plan_target: &PlanTarget) {
         let (trials, seconds) = bucket.map_or((0, 0.0), |it| (it.trials, it.seconds));
         let spent = took(std::time::Duration::from_secs_f64(seconds.max(0.0)));
         println!("{} in {spent}, on {}", count(trials as usize, "trial"), choice.record.device);
-        println!("{}", choice.path.display());
+        println!("{}", shown(choice.path));
     }
     print_schedule(&spec.choices, variant.choice.as_ref(), &variant.schedule);
     println!("\n{}", variant.generated.nest.to_string().trim_end());
@@ -98,7 +99,7 @@ fn print_lineage(choice: Option<&Choice<'_>>) {
     for ancestor in &entry.lineage {
         let mut line = format!("{}, {}", ancestor.source, latency(ancestor.median_ns));
         if let Some(workload) = &ancestor.workload {
-            line += &format!(", of workload {}", workload.0.get(..12).unwrap_or(&workload.0));
+            line += &format!(", of workload {}", workload.0.short());
         }
         if let Some(device) = &ancestor.device {
             line += &format!(", on {device}");

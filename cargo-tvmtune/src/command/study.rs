@@ -37,7 +37,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Exit> {
 
 /// Runs all cells that are not finished.
 fn measure(study: &Study, out: &Path, target: CpuTarget, cells: &mut Cells) -> Result<()> {
-    let device = target.key().0;
+    let device = target.key().to_string();
     let planned = study.source_cells().into_iter().chain(study.cells());
     let open: Vec<Key> = planned.filter(|it| !cells.has(it, &device)).collect();
     eprintln!("{} to run", count(open.len(), "cell"));

@@ -1,8 +1,8 @@
 //! `cargo tvmtune upgrade`: records of earlier releases become records of this one.
 //!
 //! First, schedules that still make the code that was measured get the identities of this release,
-//! with their times. Of the others the traces are replayed by builds, and their times say nothing: on
-//! the machine at hand what they make now is verified, and timed beside the default schedule and the
+//! with their times. Of the others the traces are replayed by builds, and their times say nothing, which
+//! their records say from then on, whatever device they are of: on the machine at hand what they make now is verified, and timed beside the default schedule and the
 //! code of the earlier release, where this machine kept that. The best of this release is recorded.
 //! A search follows if the earlier code is faster; a kernel that stays slower is named, and its
 //! record counts as unfinished.
@@ -17,7 +17,8 @@ use tvmtune_ir::poly::Interval;
 use tvmtune_ir::target::{CpuTarget, Platform, Target};
 use tvmtune_plan::database::{CacheUse, Database};
 use tvmtune_plan::device;
-use tvmtune_plan::migrate::{Migrated, migrate};
+use tvmtune_plan::migrate::{Marked, mark_replayed, migrate};
+use tvmtune_plan::printable::shown;
 use tvmtune_plan::record::{Entry, Source};
 use tvmtune_tuner::tune::{Reuse, Summary, TaskResult};
 
@@ -87,32 +88,40 @@ struct Outcome {
     n_not_kept: usize,
 }
 
-/// Gives schedules that make the same code the identities of this release.
+/// Gives schedules that make the same code the identities of this release, and marks those that make other
+/// code: their times are not believed any more.
 fn carry_over(arguments: &Upgrade) -> Result<()> {
-    let (mut n_records, mut total) = (0, Migrated::default());
+    let (mut n_records, mut n_carried, mut n_replayed) = (0, 0, 0);
     for package in &workspace::packages(&arguments.selection)? {
         let cache = if arguments.shipped { CacheUse::Exclude } else { CacheUse::Include };
         let database = Database::discover(&package.search_dirs(cache));
         for (op, lookup) in PackageRecords::new(package, &database).ops() {
             for found in &lookup.records {
-                let mut migrated = None;
-                database.rewrite(&found.path, |record| {
+                let (mut migrated, mut marked) = (None, Marked::default());
+                let changed = database.rewrite(&found.path, |record| {
                     migrated = migrate(record, &op.dag);
-                    migrated.is_some()
+                    marked = mark_replayed(record, &op.dag);
+                    migrated.is_some() || marked.replayed > 0
                 })?;
-                let Some(Migrated { carried, stale }) = migrated else { continue };
-                n_records += 1;
-                total.carried += carried;
-                total.stale += stale;
-                if stale > 0 {
-                    println!("{}: {} replayed", found.path.display(), count(stale, "schedule"));
+                let (path, Marked { replayed, broken }) = (shown(&found.path), marked);
+                n_records += usize::from(changed);
+                n_carried += migrated.map_or(0, |it| it.carried);
+                n_replayed += replayed;
+                if replayed > 0 {
+                    println!("{path}: {} replayed", count(replayed, "schedule"));
+                }
+                if broken > 0 {
+                    println!(
+                        "{path}: {} of no use: a trace does not apply",
+                        count(broken, "schedule")
+                    );
                 }
             }
         }
         package.plan_again()?;
     }
-    let (records, carried) = (count(n_records, "record"), count(total.carried, "schedule"));
-    println!("{records}: {carried} carried over, {} replayed", total.stale);
+    let (records, carried) = (count(n_records, "record"), count(n_carried, "schedule"));
+    println!("{records}: {carried} carried over, {n_replayed} replayed");
     Ok(())
 }
 

@@ -8,6 +8,7 @@ use serde::Serialize;
 use tvmtune_build::op::Op;
 use tvmtune_build::tune::session::OpBuckets;
 use tvmtune_cuda::codegen;
+use tvmtune_ir::artifact::ArtifactId;
 use tvmtune_ir::target::{CpuTarget, GpuTarget, Isa, Platform};
 use tvmtune_plan::database::{CacheUse, DatabaseError, Files, StoredRecord};
 use tvmtune_plan::device;
@@ -30,7 +31,7 @@ struct Line {
     extents: String,
     isa: String,
     record: String,
-    artifact: String,
+    artifact: ArtifactId,
     verdict: Verdict,
     /// The reason, or the extent of the check.
     note: String,
@@ -47,7 +48,8 @@ struct Devices {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum Verdict {
-    /// Its code is the recorded one, and computes what the program says.
+    /// Its code is the recorded one, and computes what the program says. Where the record says so, its time
+    /// is that of other code.
     Right,
     /// Its code is the recorded one, and cannot be run here.
     Same,
@@ -61,7 +63,7 @@ pub(crate) fn run(arguments: &Verify) -> Result<Exit> {
     let packages = workspace::packages(&arguments.selection)?;
     let worker = WorkerCommand::this_executable()?;
     let mut devices = Devices { cpu: Measurer::new(worker.clone()), gpu: None };
-    let (mut lines, mut n_unreadable) = (Vec::new(), 0);
+    let (mut lines, mut n_unreadable, mut n_untimed) = (Vec::new(), 0, 0);
     for package in &packages {
         let cache = if arguments.shipped { CacheUse::Exclude } else { CacheUse::Include };
         let records = PackageRecords::discover(package, cache);
@@ -74,6 +76,8 @@ pub(crate) fn run(arguments: &Verify) -> Result<Exit> {
             n_unreadable += lookup.warnings.iter().filter(|it| !is_of_schedule(it)).count();
             let workload = OpBuckets { op, buckets: Vec::new() }.workload();
             for found in &lookup.records {
+                let entries = found.record.buckets.iter().flat_map(|it| &it.schedules);
+                n_untimed += entries.filter(|it| it.is_replayed()).count();
                 lines.extend(of_record(op, &workload, found, &mut devices)?);
             }
         }
@@ -87,7 +91,11 @@ pub(crate) fn run(arguments: &Verify) -> Result<Exit> {
             }
             let n_run = lines.iter().filter(|it| it.verdict == Verdict::Right).count();
             let (all, refused) = (count(lines.len(), "schedule"), n_refused + n_unreadable);
-            println!("{all}: {refused} not as recorded; {n_run} run and right");
+            let untimed = match n_untimed {
+                0 => String::new(),
+                n => format!("; {n} replayed, without a time of the code they make by now"),
+            };
+            println!("{all}: {refused} not as recorded; {n_run} run and right{untimed}");
         }
     }
     Ok(if n_refused + n_unreadable == 0 { Exit::Done } else { Exit::Refused })
@@ -112,12 +120,16 @@ fn of_record(
                     on_cuda(op, (workload, bucket), (entry, found), gpu)?
                 }
             };
+            let note = match entry.is_replayed() && verdict < Verdict::Replayed {
+                true => format!("{note}; its time is that of other code"),
+                false => note,
+            };
             lines.push(Line {
                 name: op.name().to_owned(),
                 extents: records::extents(op, &bucket.dims),
                 isa: entry.platform.to_string(),
                 record: found.path.display().to_string(),
-                artifact: entry.artifact.clone(),
+                artifact: entry.artifact,
                 verdict,
                 note,
             });
@@ -150,7 +162,7 @@ fn on_cpu(
         Ok(both) => both,
         Err(why) => return Ok((Verdict::Bad, why)),
     };
-    let is_same = artifact.0 == entry.artifact;
+    let is_same = artifact == entry.artifact;
     if !device::isas().contains(&isa) {
         return Ok(same(is_same, format!("this machine does not run {}", isa.name())));
     }
@@ -189,7 +201,7 @@ fn on_cuda(
         Ok(both) => both,
         Err(why) => return Ok((Verdict::Bad, why)),
     };
-    let is_same = generated.artifact.0 == entry.artifact;
+    let is_same = generated.artifact == entry.artifact;
     let kernels = if is_same { generated.unit.entries.as_slice() } else { &[] };
     if let Err(why) = images(entry, kernels, found) {
         return Ok((Verdict::Bad, why));
@@ -211,8 +223,8 @@ fn images(entry: &Entry, kernels: &[codegen::Entry], found: &StoredRecord) -> Re
     let (files, damaged) = Files::beside(&found.path, &found.record);
     for image in &entry.images {
         let Some(bytes) = files.get(&image.sha256) else {
-            let digits = &image.sha256[..12.min(image.sha256.len())];
-            let is_about = |it: &&String| it.contains(digits);
+            let digits = image.sha256.short();
+            let is_about = |it: &&String| it.contains(&digits);
             let damaged: Vec<String> = damaged.iter().map(ToString::to_string).collect();
             return Err(damaged.iter().find(is_about).cloned().unwrap_or_default());
         };

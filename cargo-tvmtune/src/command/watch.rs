@@ -7,6 +7,7 @@ use std::time::Duration;
 use anstream::print;
 use anyhow::{Result, bail};
 use tvmtune_plan::database::Cache;
+use tvmtune_plan::printable::Printable;
 use tvmtune_tuner::tune::{Phase, Progress, running};
 
 use crate::Exit;
@@ -51,11 +52,12 @@ fn text(runs: &[Progress]) -> String {
         return "nothing is being tuned\n".to_owned();
     }
     let lines = runs.iter().map(|it| {
+        let (name, latest) = (Printable(&it.package), Printable(&it.latest));
         let budget = Duration::try_from_secs_f64(it.budget_seconds).unwrap_or_default();
         let time = format!("{} of at most {}", took(it.elapsed()), took(budget));
         let state = match it.phase {
             Phase::Waiting => {
-                let (name, process, waited) = (&it.package, it.process, took(it.elapsed()));
+                let (process, waited) = (it.process, took(it.elapsed()));
                 return format!(
                     "{name} (process {process}): waits for another run on this device; {waited}\n\n"
                 );
@@ -68,7 +70,7 @@ fn text(runs: &[Progress]) -> String {
                 count(it.n_trials as usize, "trial"),
             ),
         };
-        format!("{} (process {}): {state}; {time}\n  {}\n", it.package, it.process, it.latest)
+        format!("{name} (process {}): {state}; {time}\n  {latest}\n", it.process)
     });
     lines.collect()
 }

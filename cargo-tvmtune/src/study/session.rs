@@ -87,7 +87,7 @@ impl Machine {
         let (layers, missing) = layers(network, &summary, recipe, &convergence);
         Ok(Cell {
             key: key.clone(),
-            device: self.target.key().0,
+            device: self.target.key().to_string(),
             tool: options.provenance.tool,
             recipe,
             budget,

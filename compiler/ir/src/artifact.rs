@@ -1,28 +1,34 @@
 //! Identity of generated code: a hash of its parts.
 
 use std::fmt;
+use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
 
-/// The identity of generated code: a SHA-256, in hexadecimal.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+use crate::digest::{Digest, NotADigest};
+
+/// The identity of generated code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct ArtifactId(pub String);
+pub struct ArtifactId(pub Digest);
 
 impl ArtifactId {
     /// Hashes the parts of generated code, in order.
     pub fn of<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> Self {
-        let mut hash = Sha256::new();
-        for part in parts {
-            hash.update(part);
-        }
-        Self(hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
+        Self(Digest::of(parts))
+    }
+}
+
+impl FromStr for ArtifactId {
+    type Err = NotADigest;
+
+    fn from_str(text: &str) -> Result<Self, NotADigest> {
+        text.parse().map(Self)
     }
 }
 
 impl fmt::Display for ArtifactId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        self.0.fmt(f)
     }
 }

@@ -26,6 +26,8 @@ pub mod poly; // symbolic integers
 pub mod span; // symbolic intervals
 pub mod dag; // programs as dags of computes
 pub mod dsl; // the language of programs
+pub mod digest; // hashes
+pub mod name; // names of programs
 pub mod workload; // the identity of programs
 pub mod artifact; // the identity of generated code
 pub mod target; // devices as data

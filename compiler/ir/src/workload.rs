@@ -7,19 +7,19 @@
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
 
 use crate::dag::{Dag, print, signature};
+use crate::digest::Digest;
 
-/// The identity of a workload: 64 hexadecimal digits.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+/// The identity of a workload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct WorkloadId(pub String);
+pub struct WorkloadId(pub Digest);
 
-/// The identity of a class of workloads, for one strength: 64 hexadecimal digits.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+/// The identity of a class of workloads, for one strength.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct ClassId(pub String);
+pub struct ClassId(pub Digest);
 
 /// The similarity of the workloads of a class, the most similar first. Workloads of one strong class
 /// may be of two weaker ones, where another compute has most of the work.
@@ -47,33 +47,37 @@ impl Strength {
     }
 }
 
+impl WorkloadId {
+    /// Returns the identity of the workload with that canonical text.
+    pub fn of(canonical: &str) -> Self {
+        Self(Digest::of([canonical.as_bytes()]))
+    }
+}
+
 /// Returns the identity of `dag`, ranges of dimensions included.
 pub fn id(dag: &Dag) -> WorkloadId {
-    WorkloadId(sha256(&print::canonical(dag)))
+    WorkloadId::of(&print::canonical(dag))
 }
 
 /// Returns the class of `dag`.
 pub fn class(dag: &Dag, strength: Strength) -> ClassId {
-    ClassId(sha256(&match strength {
+    let text = match strength {
         Strength::Shape => print::class(dag),
         Strength::Access => signature::access_signature(dag),
         Strength::Anchor => signature::anchor_signature(dag),
-    }))
-}
-
-fn sha256(text: &str) -> String {
-    Sha256::digest(text.as_bytes()).iter().map(|it| format!("{it:02x}")).collect()
+    };
+    ClassId(Digest::of([text.as_bytes()]))
 }
 
 impl fmt::Display for WorkloadId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        self.0.fmt(f)
     }
 }
 
 impl fmt::Display for ClassId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        self.0.fmt(f)
     }
 }
 

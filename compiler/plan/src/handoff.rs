@@ -14,13 +14,14 @@
 //! only one of them: a handoff of another version is none.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 use serde::{Deserialize, Serialize};
 
 use crate::database::{DatabaseError, atomic};
 use crate::mode::Mode;
+use crate::read::{self, limit};
 
 /// The name of the file beside the plans: no plan has it.
 pub const FILE_NAME: &str = "handoff.toml";
@@ -126,7 +127,7 @@ impl Handoff {
 
     /// Reads the handoff beside some plans; `None` if a script of this version left none.
     pub fn read(plans: &Path) -> Option<Self> {
-        let text = fs::read_to_string(plans.join(FILE_NAME)).ok()?;
+        let text = read::text(&plans.join(FILE_NAME), limit::OUTPUT).ok()?;
         toml::from_str(&text).ok().filter(|it: &Self| it.version == VERSION)
     }
 
@@ -136,7 +137,12 @@ impl Handoff {
     ///
     /// [`DatabaseError::Io`].
     pub fn write(&self, plans: &Path) -> Result<(), DatabaseError> {
-        atomic::write_output(&plans.join(FILE_NAME), text(self).as_bytes())
+        let path = plans.join(FILE_NAME);
+        // Paths need not be text.
+        let text = toml::to_string(self).map_err(|it| {
+            DatabaseError::io("write", &path, io::Error::new(io::ErrorKind::InvalidData, it))
+        })?;
+        atomic::write_output(&path, text.as_bytes())
     }
 }
 
@@ -178,7 +184,7 @@ pub fn expanded_ops(cache: &Path) -> Vec<(PathBuf, Vec<ExpandedOp>)> {
     let mut files: Vec<PathBuf> = entries.filter(is_list).collect();
     files.sort();
     let read = |path: PathBuf| {
-        let text = fs::read_to_string(&path).ok()?;
+        let text = read::text(&path, limit::OUTPUT).ok()?;
         let ops: ExpandedOps = toml::from_str(&text).ok()?;
         Some((path, ops.op))
     };

@@ -7,10 +7,12 @@
 //!
 //! - A record that cannot be used is a miss and one warning, never an error of a build.
 //! - [`record`] and [`embed`] are pure; [`database`], [`source`] and [`handoff`] alone read and
-//!   write files.
+//!   write files, what others may have written through [`read`].
 
 #![forbid(unsafe_code)]
 
+pub mod read; // files of others
+pub mod printable; // texts of others
 pub mod record; // what is remembered
 pub mod database; // records in files
 pub mod migrate; // records of earlier releases

@@ -14,6 +14,7 @@
 pub mod cost; // how schedules for CPUs compare, unmeasured
 pub mod default; // the schedule used where nothing was measured
 pub mod fits; // what a device can run
+pub mod lower_bound; // what a program takes a device at least
 pub mod operands; // which parameters a launch finds in memory, and not in a cache
 pub mod sketch; // traces with open arguments
 pub mod work; // arithmetic and memory traffic of a program

@@ -134,6 +134,11 @@ pub fn min_points(dag: &Dag, compute: &Compute, dims: &[i64]) -> f64 {
     executed(dag, compute, dims).at(dims)
 }
 
+/// Returns the size of a tensor at given extents, in bytes.
+pub(crate) fn bytes_of(dag: &Dag, tensor: TensorId, dims: &[i64]) -> f64 {
+    size(dag, tensor).at(dims)
+}
+
 /// Returns [`min_points`] as a function of the dimensions, with the fraction that masks leave at these.
 fn executed(dag: &Dag, compute: &Compute, dims: &[i64]) -> Product {
     let shape = |it: TensorId| dag.tensor(it).shape.clone();

@@ -3,13 +3,13 @@
 //! A file that cannot be used is a miss, and one that cannot be written is not there the next
 //! time: nothing here fails.
 
-use std::fs;
 use std::path::PathBuf;
 
 use sha2::{Digest, Sha256};
 use tvmtune_runtime::cuda::nvrtc::{self, Unit};
 
 use tvmtune_plan::database::{Cache, atomic};
+use tvmtune_plan::read::{self, limit};
 
 /// The first word of a file. It changes with what follows.
 const FORMAT: &str = "tvmtune-compiled-1";
@@ -30,7 +30,7 @@ impl Compiled {
     }
 
     pub(super) fn load(&self, key: &str) -> Option<nvrtc::Compiled> {
-        decode(&fs::read(self.path(key)).ok()?)
+        decode(&read::bytes(&self.path(key), limit::CACHED).ok()?)
     }
 
     pub(super) fn store(&self, key: &str, compiled: &nvrtc::Compiled) {

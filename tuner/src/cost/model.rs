@@ -11,7 +11,6 @@
 //! Ansor's model (`xgb_model.py` of TVM 0.16). There, failures have weight 0; here, a small one.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
@@ -19,6 +18,7 @@ use serde::{Deserialize, Serialize};
 use super::features::{FEATURES, Features, WIDTH};
 use super::gbdt::{Gbdt, Program};
 use tvmtune_plan::database::{DatabaseError, atomic};
+use tvmtune_plan::read::{self, limit};
 
 /// The version of the file.
 const VERSION: u32 = 1;
@@ -174,7 +174,8 @@ impl CostModel {
     ///
     /// If there is no such file, or no model of this version in it.
     pub fn load(path: &Path, n_threads: usize) -> Result<Self, ModelError> {
-        let text = fs::read(path).map_err(|it| DatabaseError::io("read", path, it))?;
+        let text =
+            read::bytes(path, limit::CACHED).map_err(|it| DatabaseError::io("read", path, it))?;
         let mangled = |it: serde_json::Error| ModelError::Mangled(it.to_string());
         let Head { version, features } = serde_json::from_slice(&text).map_err(mangled)?;
         if (version, features) != (VERSION, FEATURES) {
@@ -282,7 +283,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("cost.json");
         let load = |text: &str| {
-            fs::write(&path, text).unwrap();
+            std::fs::write(&path, text).unwrap();
             CostModel::load(&path, 1)
         };
         assert!(matches!(CostModel::load(&path, 1), Err(ModelError::File(_))));
@@ -291,7 +292,7 @@ mod tests {
         let newer = load(r#"{"version":2,"features":1}"#);
         assert!(matches!(newer, Err(ModelError::Version { version: 2, .. })), "{newer:?}");
         trained().save(&path).unwrap();
-        let text = fs::read_to_string(&path).unwrap();
+        let text = std::fs::read_to_string(&path).unwrap();
         for mangled in [
             text[..text.len() / 2].to_owned(),
             text.replace("\"features\":[0,", "\"features\":["),

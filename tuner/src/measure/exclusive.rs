@@ -63,7 +63,7 @@ impl Exclusive {
         patience: Duration,
         on_wait: &mut dyn FnMut(Duration),
     ) -> Result<Self, ExclusiveError> {
-        let path = cache.locks().join(format!("{}.lock", device.0.replace(':', "_")));
+        let path = cache.locks().join(format!("{}.lock", device.file_stem()));
         let failed = |source| ExclusiveError::Io { path: path.clone(), source };
         fs::create_dir_all(cache.locks()).map_err(failed)?;
         let open = File::options().create(true).truncate(false).write(true).open(&path);

@@ -12,7 +12,10 @@ use std::time::SystemTime;
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
+use tvmtune_ir::artifact::ArtifactId;
 use tvmtune_plan::database::{Cache, DatabaseError, atomic};
+use tvmtune_plan::printable::shown;
+use tvmtune_plan::read::{self, limit};
 
 use super::job::{CaseSpec, Job};
 use super::protocol::{CodeSpec, Frame};
@@ -32,7 +35,7 @@ pub struct KeptCode {
 #[derive(Debug, thiserror::Error)]
 pub enum KeptError {
     /// It can't be read.
-    #[error("cannot read `{path}`: {source}")]
+    #[error("cannot read `{}`: {source}", shown(path))]
     Io {
         /// The file.
         path: PathBuf,
@@ -41,7 +44,8 @@ pub enum KeptError {
     },
     /// Its content is not what was written.
     #[error(
-        "`{0}` was damaged: its content does not have the hash that it was written with; remove it"
+        "`{}` was damaged: its content does not have the hash that it was written with; remove it",
+        shown(.0)
     )]
     Damaged(PathBuf),
 }
@@ -49,7 +53,7 @@ pub enum KeptError {
 /// The code of a file; its bytes are in the blob.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct Kept {
-    artifact: String,
+    artifact: ArtifactId,
     /// The dynamic dimensions of each case.
     dims: Vec<Vec<i64>>,
     code: CodeSpec,
@@ -71,8 +75,10 @@ impl KeptCode {
     /// [`DatabaseError::Io`].
     pub fn store(&self, job: &Job, cases: &[CaseSpec]) -> Result<(), DatabaseError> {
         let dims = dims_of(cases);
-        let Some(path) = self.path(&job.artifact, &dims) else { return Ok(()) };
-        let kept = Kept { artifact: job.artifact.clone(), dims, code: job.code.clone() };
+        // Code of a log has no identity, and is not kept.
+        let Ok(artifact) = job.artifact.parse() else { return Ok(()) };
+        let path = self.path(&artifact, &dims);
+        let kept = Kept { artifact, dims, code: job.code.clone() };
         let mut frame = Vec::new();
         let written = Frame { message: kept, blob: job.bytes.clone() }.write(&mut frame);
         written.map_err(|it| DatabaseError::io("write", &path, it))?;
@@ -86,10 +92,14 @@ impl KeptCode {
     /// # Errors
     ///
     /// [`KeptError`] if there is a file that can't be used.
-    pub fn load(&self, artifact: &str, cases: &[CaseSpec]) -> Result<Option<Job>, KeptError> {
+    pub fn load(
+        &self,
+        artifact: &ArtifactId,
+        cases: &[CaseSpec],
+    ) -> Result<Option<Job>, KeptError> {
         let dims = dims_of(cases);
-        let Some(path) = self.path(artifact, &dims) else { return Ok(None) };
-        let bytes = match fs::read(&path) {
+        let path = self.path(artifact, &dims);
+        let bytes = match read::bytes(&path, limit::CACHED) {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(source) => return Err(KeptError::Io { path, source }),
@@ -101,7 +111,7 @@ impl KeptCode {
         let Some(Frame { message, blob }) = decode(&bytes).filter(is_it) else {
             return Err(KeptError::Damaged(path));
         };
-        Ok(Some(Job { code: message.code, bytes: blob, artifact: message.artifact }))
+        Ok(Some(Job { code: message.code, bytes: blob, artifact: message.artifact.to_string() }))
     }
 
     /// Removes the oldest files until all others together have at most `max_bytes`.
@@ -120,9 +130,9 @@ impl KeptCode {
     }
 
     /// Returns the files with code that no record names; `is_named` tells of which identities one does.
-    pub fn orphans(&self, is_named: &dyn Fn(&str) -> bool) -> Vec<PathBuf> {
+    pub fn orphans(&self, is_named: &dyn Fn(&ArtifactId) -> bool) -> Vec<PathBuf> {
         let artifact =
-            |path: &Path| Some(path.file_name()?.to_str()?.split_once('-')?.0.to_owned());
+            |path: &Path| path.file_name()?.to_str()?.split_once('-')?.0.parse::<ArtifactId>().ok();
         let is_orphan = |it: &PathBuf| !artifact(it).is_some_and(|it| is_named(&it));
         let mut orphans: Vec<_> =
             self.files().into_iter().map(|it| it.0).filter(is_orphan).collect();
@@ -130,12 +140,11 @@ impl KeptCode {
         orphans
     }
 
-    /// Returns the file of some code; `None` if its identity is none: records are edited by hand, too.
-    fn path(&self, artifact: &str, dims: &[Vec<i64>]) -> Option<PathBuf> {
-        let is_hash = artifact.len() == 64 && artifact.bytes().all(|it| it.is_ascii_hexdigit());
+    /// Returns the file of some code.
+    fn path(&self, artifact: &ArtifactId, dims: &[Vec<i64>]) -> PathBuf {
         let digest = hex(&Sha256::digest(format!("{dims:?}")));
-        let name = || format!("{artifact}-{}", &digest[..DIGEST_DIGITS]);
-        is_hash.then(|| self.dir.join(&artifact[..2]).join(name()))
+        let name = format!("{artifact}-{}", &digest[..DIGEST_DIGITS]);
+        self.dir.join(&name[..2]).join(name)
     }
 
     /// Returns all files.
@@ -186,6 +195,11 @@ mod tests {
         Job { code, bytes: bytes.to_vec(), artifact: digit.to_string().repeat(64) }
     }
 
+    /// The identity of that digit alone.
+    fn id(digit: &str) -> ArtifactId {
+        digit.repeat(64).parse().unwrap()
+    }
+
     fn only_file(kept: &KeptCode) -> PathBuf {
         let files = kept.files();
         assert_eq!(files.len(), 1);
@@ -197,17 +211,16 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let kept = KeptCode::new(&Cache::new(folder.path()));
         let job = job('a', b"code");
-        assert!(kept.load(&job.artifact, &cases(&[8])).unwrap().is_none());
+        assert!(kept.load(&id("a"), &cases(&[8])).unwrap().is_none());
         kept.store(&job, &cases(&[8])).unwrap();
-        let loaded = kept.load(&job.artifact, &cases(&[8])).unwrap().unwrap();
+        let loaded = kept.load(&id("a"), &cases(&[8])).unwrap().unwrap();
         assert_eq!(
             (loaded.bytes, loaded.code, loaded.artifact),
             (job.bytes, job.code, job.artifact)
         );
         for (artifact, dims) in [("a", 9), ("b", 8)] {
-            assert!(kept.load(&artifact.repeat(64), &cases(&[dims])).unwrap().is_none());
+            assert!(kept.load(&id(artifact), &cases(&[dims])).unwrap().is_none());
         }
-        assert!(kept.load("../../outside", &cases(&[8])).unwrap().is_none(), "no hash, no file");
     }
 
     #[test]
@@ -220,7 +233,7 @@ mod tests {
         let good = fs::read(&path).unwrap();
         let check = |bytes: &[u8]| {
             fs::write(&path, bytes).unwrap();
-            let error = kept.load(&job.artifact, &cases(&[8])).unwrap_err().to_string();
+            let error = kept.load(&id("a"), &cases(&[8])).unwrap_err().to_string();
             assert!(error.contains(&path.display().to_string()), "{error}");
         };
         for n in 0..good.len() {
@@ -231,10 +244,10 @@ mod tests {
         }
         check(&[&good[..], b"more"].concat());
         kept.store(&job, &cases(&[8])).unwrap();
-        let elsewhere = kept.path(&"b".repeat(64), &[vec![8]]).unwrap();
+        let elsewhere = kept.path(&id("b"), &[vec![8]]);
         fs::create_dir_all(elsewhere.parent().unwrap()).unwrap();
         fs::copy(&path, elsewhere).unwrap();
-        assert!(kept.load(&"b".repeat(64), &cases(&[8])).is_err(), "code of another identity");
+        assert!(kept.load(&id("b"), &cases(&[8])).is_err(), "code of another identity");
     }
 
     #[test]
@@ -244,18 +257,18 @@ mod tests {
         for (age, digit) in ['a', 'b', 'c'].into_iter().enumerate() {
             let job = job(digit, b"code");
             kept.store(&job, &cases(&[8])).unwrap();
-            let path = kept.path(&job.artifact, &[vec![8]]).unwrap();
+            let path = kept.path(&id(&digit.to_string()), &[vec![8]]);
             let time = SystemTime::now() - Duration::from_secs(60 * age as u64);
             atomic::set_modified(&path, time).unwrap();
         }
         let is_kept =
-            |digit: char| kept.load(&digit.to_string().repeat(64), &cases(&[8])).unwrap().is_some();
+            |digit: char| kept.load(&id(&digit.to_string()), &cases(&[8])).unwrap().is_some();
         let n_bytes: u64 = kept.files().iter().map(|it| it.1.len()).sum();
         kept.prune(n_bytes);
         assert_eq!(['a', 'b', 'c'].map(is_kept), [true; 3]);
         kept.prune(n_bytes - 1);
         assert_eq!(['a', 'b', 'c'].map(is_kept), [true, true, false]);
-        let orphans = kept.orphans(&|it| it.starts_with('a'));
+        let orphans = kept.orphans(&|it| *it == id("a"));
         assert!(orphans.len() == 1 && orphans[0].to_string_lossy().contains("bbbb"), "{orphans:?}");
     }
 }

@@ -69,8 +69,8 @@ mod tests {
 
     #[test]
     fn sources_that_helped_come_nearer_and_others_recede() {
-        let (source, other) = (WorkloadId("a".into()), WorkloadId("b".into()));
-        let class = ClassId("c".into());
+        let (source, other) = (WorkloadId::of("a"), WorkloadId::of("b"));
+        let class = ClassId(WorkloadId::of("c").0);
         let mut history = History::default();
         assert_eq!(history.penalty(&source, &class), 0.0);
         history.count(&source, &class, TransferResult::Improved);

@@ -97,6 +97,8 @@ fn penalty(strength: Strength) -> f64 {
 
 /// The addition to the rank for each better schedule of the same workload; an estimate.
 const DUPLICATE_PENALTY: f64 = 0.5;
+/// Records that are read at most: a large database costs no more time.
+const MAX_RECORDS: usize = 2000;
 /// Repairs tried at most for each transfer wanted; most of them fit.
 const MAX_REPAIRS: usize = 8;
 
@@ -113,7 +115,8 @@ impl TransferSources {
     /// CPUs, those of GPUs for GPUs.
     pub fn from_database(database: &Database, target: &Target) -> Self {
         let mut sources = Self::default();
-        for (_, _, record) in database.list() {
+        // Those of this user's cache come first.
+        for (_, _, record) in database.list().take(MAX_RECORDS) {
             if let Ok(record) = record {
                 sources.add_record(&record, target);
             }
@@ -137,7 +140,7 @@ impl TransferSources {
                 let mut same = bucket.schedules.iter().filter(|it| it.platform == entry.platform);
                 let default = same.find(|it| it.source == Source::Default);
                 let source = TransferSource {
-                    workload: WorkloadId(record.workload.clone()),
+                    workload: record.workload,
                     dag: dag.clone(),
                     bucket: bucket.dims.clone(),
                     trace: entry.trace.clone(),

@@ -5,6 +5,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use tvmtune_ir::artifact::ArtifactId;
 use tvmtune_ir::dag::Dag;
 use tvmtune_ir::target::{CpuTarget, Target};
 use tvmtune_plan::database::Files;
@@ -28,7 +29,7 @@ type MakeJob = Box<dyn Fn(&[CaseSpec]) -> Job + Send>;
 /// Code of a schedule.
 pub(super) struct Code {
     /// Its identity.
-    pub(super) artifact: String,
+    pub(super) artifact: ArtifactId,
     /// Threads of the host that run it.
     pub(super) threads: u32,
     pub(super) job: MakeJob,
@@ -84,7 +85,7 @@ impl Builder {
                     let generated = generated.map_err(|it| it.to_string())?;
                     let is_parallel = generated.kernel.threads == Threads::All;
                     Ok(Code {
-                        artifact: generated.artifact.0.clone(),
+                        artifact: generated.artifact,
                         threads: if is_parallel { cpu.threads } else { 1 },
                         job: Box::new(move |cases| Job::on_cpu(&generated, cases)),
                     })

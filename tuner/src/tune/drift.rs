@@ -86,6 +86,7 @@ impl DriftBaseline {
 mod tests {
     use super::*;
     use crate::measure::{CaseSpec, Job};
+    use tvmtune_ir::artifact::ArtifactId;
     use tvmtune_plan::record::Source;
 
     fn timing(ns: f64) -> Timing {
@@ -129,7 +130,7 @@ mod tests {
         let candidate = Candidate {
             point: None,
             trace: Vec::new(),
-            artifact: String::new(),
+            artifact: ArtifactId::of([]),
             source: Source::Default,
             threads: 1,
             job: Job::default(),

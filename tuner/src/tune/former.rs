@@ -3,6 +3,7 @@
 //! In: code that was kept when a schedule was recorded. Out: whether the best candidate is slower than
 //! it. It is no candidate: no record names it any more, and a build could not embed it.
 
+use tvmtune_ir::artifact::ArtifactId;
 use tvmtune_plan::record::Entry;
 
 use super::event::{Event, FormerCode};
@@ -28,7 +29,7 @@ impl Session {
     /// can't be used, a warning says so.
     pub(super) fn measure_former(
         &mut self,
-        artifact: &str,
+        artifact: &ArtifactId,
         ctx: &mut Context<'_>,
     ) -> Result<(), MeasureError> {
         let Some(kept) = &ctx.shared.kept else { return Ok(()) };
@@ -55,11 +56,19 @@ impl Session {
         recorded: &Entry,
         ctx: &mut Context<'_>,
     ) -> Result<(), MeasureError> {
-        if self.measured.contains_key(&recorded.artifact) {
+        let code = recorded.timed_code();
+        if self.measured.contains_key(&code) {
             return Ok(());
         }
-        self.replaced.insert(recorded.artifact.clone());
-        self.measure_former(&recorded.artifact, ctx)
+        self.replaced.insert(code);
+        self.measure_former(&code, ctx)
+    }
+
+    /// Returns whether what this session measured takes the place of a recorded schedule, whose times are
+    /// of code that its trace makes no longer.
+    pub(super) fn replaces(&self, entry: &Entry) -> bool {
+        let is_marked = entry.is_replayed() && self.measured.contains_key(&entry.artifact);
+        self.replaced.contains(&entry.timed_code()) || is_marked
     }
 
     /// Tells if code of an earlier release is faster than all candidates, as far as screening tells.

@@ -47,7 +47,7 @@ impl GpuBuilder {
         if let Some(verdict) = compiled.verdict() {
             return Err(verdict.to_string());
         }
-        let (artifact, arch) = (generated.artifact.0.clone(), self.target.arch);
+        let (artifact, arch) = (generated.artifact, self.target.arch);
         let job = move |cases: &[CaseSpec]| Job::on_gpu(&generated, (&compiled, arch), cases);
         Ok(Code { artifact, threads: 1, job: Box::new(job) })
     }

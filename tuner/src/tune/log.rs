@@ -5,10 +5,11 @@
 //! line, or one of another version, is skipped.
 
 use std::fs::{self, File};
-use std::io::{BufRead, BufReader, Write};
+use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
+use tvmtune_plan::read::{self, limit};
 use tvmtune_plan::record::Source;
 
 use crate::measure::Replay;
@@ -89,9 +90,13 @@ impl Log {
     pub(super) fn append(&mut self, trial: &Trial) -> std::io::Result<()> {
         if self.file.is_none() {
             fs::create_dir_all(self.path.parent().unwrap_or(Path::new(".")))?;
+            if self.path.exists() {
+                // Whatever else stands there is not written to.
+                read::open(&self.path)?;
+            }
             let mut file = File::options().create(true).append(true).read(true).open(&self.path)?;
             // A truncated last line must not merge with the next one.
-            if !ends_with_newline(&self.path) {
+            if !ends_with_newline(&mut file)? {
                 file.write_all(b"\n")?;
             }
             self.file = Some(file);
@@ -104,15 +109,21 @@ impl Log {
 }
 
 /// Tells if a file ends with a newline, or is empty.
-fn ends_with_newline(path: &Path) -> bool {
-    fs::read(path).is_ok_and(|it| it.last().is_none_or(|last| *last == b'\n'))
+fn ends_with_newline(file: &mut File) -> std::io::Result<bool> {
+    if file.seek(SeekFrom::End(0))? == 0 {
+        return Ok(true);
+    }
+    let mut last = [0];
+    file.seek(SeekFrom::End(-1))?;
+    file.read_exact(&mut last)?;
+    Ok(last == [b'\n'])
 }
 
-/// Reads the trials of a log, in order.
+/// Reads the trials of a log, in order; of a long one, the last.
 pub fn trials(path: &Path) -> Vec<Trial> {
-    let Ok(file) = File::open(path) else { return Vec::new() };
-    let lines = BufReader::new(file).lines().map_while(Result::ok);
-    lines.filter_map(|it| serde_json::from_str(&it).ok()).collect()
+    let bytes = read::last_lines(path, limit::LOG).unwrap_or_default();
+    let lines = bytes.split(|it| *it == b'\n');
+    lines.filter_map(|it| serde_json::from_slice(it).ok()).collect()
 }
 
 /// Creates a replay of logged trials.

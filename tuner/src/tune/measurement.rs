@@ -46,8 +46,8 @@ impl Session {
                     outcome.timing().is_some_and(|it| policy.verifies_all_cases(it.min_ns()));
                 let outcome = lower_bound::check(outcome, self.lower_bound_ns);
                 let outcome = DriftBaseline::corrected(outcome, self.slowdown);
-                artifact = it.artifact.clone();
-                self.measured.insert(artifact.clone(), outcome.clone());
+                artifact = it.artifact.to_string();
+                self.measured.insert(it.artifact, outcome.clone());
                 let latency_ns = outcome.timing().map(Timing::min_ns);
                 let features = || self.task.features(&proposed.trace);
                 ctx.timed(Activity::Proposing, |ctx| {
@@ -55,7 +55,7 @@ impl Session {
                 });
                 if let Outcome::Timed(timing) = &outcome {
                     let Proposed { point, trace, .. } = proposed.clone();
-                    let (artifact, timing) = (artifact.clone(), timing.clone());
+                    let (artifact, timing) = (it.artifact, timing.clone());
                     self.add_candidate(Candidate {
                         point,
                         trace,
@@ -79,7 +79,7 @@ impl Session {
         self.trials += 1;
         self.failures += u64::from(outcome.timing().is_none());
         let trial = self.trial(proposed, artifact, outcome.clone(), Stage::Screen, measure_ms);
-        (ctx.log)(&Trial { workload: ctx.workload.id.clone(), ..trial });
+        (ctx.log)(&Trial { workload: ctx.workload.id.to_string(), ..trial });
         let (task, best_ns) = (&self.task.name, self.best_ns());
         (ctx.on_event)(Event::Trial { task, trial: self.trials, outcome: &outcome, best_ns });
         if best_ns < from_ns {

@@ -5,13 +5,13 @@ use std::time::{Duration, Instant};
 
 use tvmtune_plan::record::{Entry, GENERATOR, Source};
 use tvmtune_schedule::Instruction;
+use tvmtune_space::lower_bound::lower_bound_ns;
 use tvmtune_space::{default, operands};
 
 use super::budget::Budget;
 use super::drift::DriftBaseline;
 use super::event::Event;
 use super::log::Trial;
-use super::lower_bound;
 use super::oracle::Judging;
 use super::recipe::Recipe;
 use super::session::{Context, Proposed, Session, lines};
@@ -64,7 +64,7 @@ impl Session {
         let mut session = Self {
             strategy: recipe.strategy(seed, budget.trials),
             analytic: AnalyticModel::new(&task.dag, target, ctx.shared.n_threads),
-            lower_bound_ns: lower_bound::lower_bound_ns(&task.dag, &task.dims()[0], &target),
+            lower_bound_ns: lower_bound_ns(&task.dag, &task.dims()[0], &target),
             task,
             space,
             recipe,
@@ -170,16 +170,17 @@ impl Session {
                 entry.trace.iter().map(|it| it.parse()).collect();
             if let Ok(trace) = parsed {
                 let code = ctx.timed(Activity::Generating, |_| self.task.build(&trace));
+                let former = entry.timed_code();
                 if let Ok(code) = &code {
                     if is_shipped {
-                        self.shipped.get_or_insert_with(|| code.artifact.clone());
+                        self.shipped.get_or_insert(code.artifact);
                     }
-                    if code.artifact != entry.artifact {
-                        self.replaced.insert(entry.artifact.clone());
+                    if code.artifact != former {
+                        self.replaced.insert(former);
                     }
                 }
-                if code.as_ref().ok().is_none_or(|it| it.artifact != entry.artifact) {
-                    self.measure_former(&entry.artifact, ctx)?;
+                if code.as_ref().ok().is_none_or(|it| it.artifact != former) {
+                    self.measure_former(&former, ctx)?;
                 }
                 // A trace that replays becomes a point, so that it has neighbors.
                 let target = self.task.target();

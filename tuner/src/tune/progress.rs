@@ -10,6 +10,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 use tvmtune_plan::database::{Cache, atomic};
+use tvmtune_plan::read::{self, limit};
 
 use super::event::Event;
 
@@ -173,7 +174,7 @@ pub fn running(cache: &Cache) -> Vec<Progress> {
         if path.extension().is_none_or(|it| it != "json") {
             continue;
         }
-        let read = fs::read(&path).ok();
+        let read = read::bytes(&path, limit::SMALL).ok();
         match read.and_then(|it| serde_json::from_slice::<Progress>(&it).ok()) {
             Some(progress) if !progress.is_stale() => running.push(progress),
             // Another reader may have removed it.

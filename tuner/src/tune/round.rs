@@ -190,8 +190,14 @@ impl Session {
             self.trials += 1;
             let source = self.origins.get(&point).map_or(Source::Droplet, |it| it.source);
             let proposed = Proposed { point: Some(point.clone()), ..Proposed::new(source, trace) };
-            let trial = self.trial(&proposed, code.artifact, outcome, Stage::Compare, measure_ms);
-            (ctx.log)(&Trial { workload: ctx.workload.id.clone(), ..trial });
+            let trial = self.trial(
+                &proposed,
+                code.artifact.to_string(),
+                outcome,
+                Stage::Compare,
+                measure_ms,
+            );
+            (ctx.log)(&Trial { workload: ctx.workload.id.to_string(), ..trial });
             compared.push((point, timing));
         }
         self.strategy.compared(&compared);

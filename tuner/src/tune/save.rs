@@ -6,6 +6,8 @@ use tvmtune_plan::record::{
     Ancestor, End, Entry, GENERATOR, KEPT_PER_ISA, Measured, Record, Source, schema,
 };
 
+use tvmtune_ir::artifact::ArtifactId;
+use tvmtune_ir::name::ProgramName;
 use tvmtune_space::operands;
 
 use super::event::Event;
@@ -40,8 +42,8 @@ impl Tuner<'_> {
         };
         let fresh = Record {
             schema: schema(device),
-            workload: workload.id.clone(),
-            name: workload.dag.name.clone(),
+            workload: workload.id,
+            name: ProgramName::of(&workload.dag.name),
             device: device.clone(),
             generator: GENERATOR,
             dag: workload.text.clone(),
@@ -56,7 +58,7 @@ impl Tuner<'_> {
             let n_known = bucket.schedules.len();
             entries.first().into_iter().for_each(|it| bucket.drop_measured_otherwise(it));
             let n_of_question = bucket.schedules.len();
-            bucket.schedules.retain(|it| !session.replaced.contains(&it.artifact));
+            bucket.schedules.retain(|it| !session.replaces(it));
             let lost_code = bucket.schedules.len() < n_of_question && session.formers.is_empty();
             if is_own && (n_of_question < n_known || lost_code) {
                 // The search for another question does not count, nor one that found code which is gone,
@@ -75,7 +77,8 @@ impl Tuner<'_> {
                 let is_search = session.recipe == options.recipe;
                 bucket.complete |= is_own && is_search && session.is_complete();
                 let replaces_all = options.reuse == Reuse::Ignore;
-                let was_measured = |it: &str| replaces_all || session.measured.contains_key(it);
+                let was_measured =
+                    |it: &ArtifactId| replaces_all || session.measured.contains_key(it);
                 bucket.supersede(session.task.platform(), entries, &was_measured);
             } else {
                 entries.into_iter().for_each(|it| bucket.add(it));
@@ -130,7 +133,8 @@ fn entries(session: &Session, candidates: &[&Candidate]) -> Vec<Entry> {
     };
     let entry = |it: &Candidate| Entry {
         platform: session.task.platform(),
-        artifact: it.artifact.clone(),
+        artifact: it.artifact,
+        measured_code: None,
         source: it.source,
         trace: lines(&it.trace),
         measured: Some(it.timing.to_measured(conditions(it))),

@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use tvmtune_ir::artifact::ArtifactId;
 use tvmtune_plan::record::Source;
 use tvmtune_schedule::Instruction;
 
@@ -55,7 +56,7 @@ pub(super) struct Candidate {
     /// Its point in the space, if it has one.
     pub(super) point: Option<Point>,
     pub(super) trace: Vec<Instruction>,
-    pub(super) artifact: String,
+    pub(super) artifact: ArtifactId,
     pub(super) source: Source,
     /// Threads of the host that run it.
     pub(super) threads: u32,
@@ -104,12 +105,12 @@ pub(super) struct Session {
     pub(super) received: Received,
     pub(super) reference: Reference,
     /// The outcomes of code by its identity: different points may have the same code.
-    pub(super) measured: BTreeMap<String, Outcome>,
+    pub(super) measured: BTreeMap<ArtifactId, Outcome>,
     /// The identity of the code of the schedule that was shipped.
-    pub(super) shipped: Option<String>,
+    pub(super) shipped: Option<ArtifactId>,
     /// The identities of recorded code that another release made of its trace: the code that the trace
     /// makes now takes its place.
-    pub(super) replaced: BTreeSet<String>,
+    pub(super) replaced: BTreeSet<ArtifactId>,
     /// The code that earlier releases made of recorded schedules.
     pub(super) formers: Vec<Former>,
     /// Set if a search is only for a candidate as fast as that.

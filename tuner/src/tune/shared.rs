@@ -14,6 +14,7 @@ use crate::cost::learned::{Analytic, Learned};
 use crate::cost::model::{CostModel, ModelError};
 use crate::measure::KeptCode;
 use crate::transfer::{TransferSource, TransferSources};
+use tvmtune_plan::printable::shown;
 
 /// The shared state of a run.
 pub(super) struct Shared {
@@ -37,7 +38,7 @@ impl Shared {
     pub(super) fn load(options: &Options, database: &Database) -> Self {
         let (recipe, n_threads) = (options.recipe, options.n_threads);
         let target = options.device;
-        let name = format!("{}.json", target.key().0.replace(':', "_"));
+        let name = format!("{}.json", target.key().file_stem());
         let file = database.cache().filter(|_| recipe.learned_model);
         let file = file.map(|it| it.models().join(name));
         let stored = file.as_ref().filter(|it| options.reuse != Reuse::Ignore && it.exists());
@@ -58,13 +59,13 @@ impl Shared {
     pub(super) fn save_model(&self) -> Option<String> {
         let file = self.file.as_ref()?;
         let error = self.model.save(file).err()?;
-        Some(format!("cannot keep what was learned in `{}`: {error}", file.display()))
+        Some(format!("cannot keep what was learned in `{}`: {error}", shown(file)))
     }
 
     /// Returns a warning if the stored model could not be read.
     pub(super) fn load_warning(&mut self) -> Option<String> {
         let (error, file) = (self.load_error.take()?, self.file.as_ref()?);
-        Some(format!("search starts without `{}`: {error}", file.display()))
+        Some(format!("search starts without `{}`: {error}", shown(file)))
     }
 
     /// Numbers a new task.

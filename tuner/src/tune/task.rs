@@ -7,7 +7,7 @@ use tvmtune_ir::dag::{Dag, print};
 use tvmtune_ir::dsl::Residence;
 use tvmtune_ir::poly::Interval;
 use tvmtune_ir::target::{Platform, Target};
-use tvmtune_ir::workload;
+use tvmtune_ir::workload::{self, WorkloadId};
 use tvmtune_schedule::Instruction;
 use tvmtune_space::operands;
 
@@ -21,8 +21,8 @@ use crate::cost::learned;
 pub struct Workload {
     /// The program, for all extents it allows.
     pub dag: Dag,
-    /// Its identity: 64 hexadecimal digits.
-    pub id: String,
+    /// Its identity.
+    pub id: WorkloadId,
     /// The canonical text behind the identity.
     pub text: String,
     /// The buckets to tune for: a range for each dynamic dimension.
@@ -77,7 +77,7 @@ pub(super) struct Task {
 impl Workload {
     /// Creates a workload of weight 1, whose parameters are where their sizes tell.
     pub fn new(dag: Dag, buckets: Vec<Vec<Interval>>, tolerance: Tolerance) -> Self {
-        let (id, text) = (workload::id(&dag).to_string(), print::canonical(&dag));
+        let (id, text) = (workload::id(&dag), print::canonical(&dag));
         Self { dag, id, text, buckets, tolerance, residence: Vec::new(), weight: 1.0 }
     }
 }

@@ -74,14 +74,14 @@ impl Session {
     }
 
     /// Publishes its best schedule, if that is not the default one, as a transfer source.
-    pub(super) fn publish(&self, workload: &str, shared: &mut Shared) {
+    pub(super) fn publish(&self, workload: &WorkloadId, shared: &mut Shared) {
         let Some(best) = self.good.first() else { return };
         if best.source == Source::Default {
             return;
         }
         let default = self.good.iter().find(|it| it.source == Source::Default);
         shared.add_source(TransferSource {
-            workload: WorkloadId(workload.to_owned()),
+            workload: *workload,
             dag: Arc::clone(&self.task.dag),
             bucket: self.task.bucket.clone(),
             trace: lines(&best.trace),

@@ -6,6 +6,7 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use tvmtune_ir::name::ProgramName;
 use tvmtune_ir::target::DeviceKey;
 use tvmtune_plan::database::{Cache, Choice, Database, DatabaseError, StoreKind, folder_name};
 use tvmtune_plan::record::{KEPT_PER_ISA, Source, Tier};
@@ -166,7 +167,8 @@ impl Tuner<'_> {
             return WaitingTask::new(task, none);
         }
         let workload = &self.workloads[task.workload];
-        let lookup = self.database.get(&workload.id, &workload.dag.name, &workload.text);
+        let lookup =
+            self.database.get(&workload.id, &ProgramName::of(&workload.dag.name), &workload.text);
         let cold = operands::recorded(&task.cold, task.platform());
         let choices = lookup.choices(&self.device, &task.bucket, task.platform(), cold.as_deref());
         let others = choices.iter().filter(|it| it.entry.source != Source::Default);
@@ -382,10 +384,8 @@ impl Tuner<'_> {
     fn log_path(&self, workload: usize) -> PathBuf {
         let Workload { id, dag, .. } = &self.workloads[workload];
         let trials = self.database.cache().map(Cache::trials).unwrap_or_default();
-        let device = self.device.0.replace(':', "_");
-        trials
-            .join(folder_name(&dag.name))
-            .join(format!("{}.{device}.jsonl", &id[..12.min(id.len())]))
+        let (id, device) = (id.0.short(), self.device.file_stem());
+        trials.join(folder_name(&dag.name)).join(format!("{id}.{device}.jsonl"))
     }
 
     /// Returns the time that is left of the budget.

@@ -26,6 +26,7 @@ use std::time::Duration;
 use serde::{Deserialize, Deserializer, Serialize};
 use tvmtune_ir::target::Platform;
 use tvmtune_ir::target::gpu::Arch;
+use tvmtune_plan::read::{self, limit};
 use tvmtune_plan::record::SearchLimits;
 
 pub use crate::error::ConfigError;
@@ -112,7 +113,7 @@ impl Config {
     /// If the file can't be read, isn't TOML, has fields that mean nothing or a newer schema.
     pub fn read(manifest_dir: &Path) -> Result<Self, Error> {
         let path = manifest_dir.join(FILE_NAME);
-        let text = match std::fs::read_to_string(&path) {
+        let text = match read::text(&path, limit::SMALL) {
             Ok(text) => text,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
                 return Ok(Self::default());

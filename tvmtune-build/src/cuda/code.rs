@@ -50,7 +50,7 @@ pub(crate) fn add_to_digest(
         digest.add(&format!("{:?} {}", spec.bucket, spec.target.key()));
         spec.choices.iter().for_each(|it| digest.add_choice(it));
     }
-    lookup.images.hashes().for_each(|it| digest.add(it));
+    lookup.images.hashes().for_each(|it| digest.add(&it.to_string()));
 }
 
 /// Plans the code of an op's variant_specs. Adds the records whose schedules do not apply to `flawed`.
@@ -96,7 +96,8 @@ pub fn realize<'a>(
     let variant = |schedule: Schedule, choice: Option<Choice<'a>>| {
         let generated = tvmtune_cuda::generate(&schedule).ok()?;
         let tier = choice.map_or(Tier::Default, |it| it.tier);
-        let is_other = |it: Choice<'_>| it.entry.artifact != generated.artifact.0;
+        let is_other =
+            |it: Choice<'_>| it.entry.artifact != generated.artifact || it.entry.is_replayed();
         let stale = tier != Tier::Transferred && choice.is_some_and(is_other);
         let images = Vec::new();
         Some(Variant { bucket, arch, tier, stale, choice, schedule, generated, images })
@@ -124,7 +125,7 @@ pub fn realize<'a>(
 impl Sources<'_> {
     /// The images of some code for an architecture; none if nobody has any, or can make them.
     pub fn images(&self, op: &Op, arch: Arch, generated: &Generated) -> Vec<ImageFile> {
-        match self.known.of(arch, &generated.artifact.0) {
+        match self.known.of(arch, &generated.artifact) {
             [] => self.compiler.map_or(Vec::new(), |it| it.images(op.name(), arch, generated)),
             known => known.to_vec(),
         }

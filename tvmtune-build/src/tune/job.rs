@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use tvmtune_ir::target::DeviceKey;
 use tvmtune_plan::handoff::OpSource;
 
 use crate::config::Budget;
@@ -64,7 +65,7 @@ pub(super) struct Answer {
     #[serde(default)]
     pub(super) waited_for: Option<String>,
     /// The key of this machine's GPU, if that was asked for.
-    pub(super) gpu: Option<String>,
+    pub(super) gpu: Option<DeviceKey>,
     /// The reason why there is none.
     pub(super) no_gpu: Option<String>,
 }

@@ -16,7 +16,7 @@ mod jobserver;
 pub mod session;
 
 use tvmtune_ir::poly::Interval;
-use tvmtune_ir::target::{DeviceKey, GpuTarget};
+use tvmtune_ir::target::GpuTarget;
 use tvmtune_plan::database::{Choice, Lookup};
 use tvmtune_plan::record::{Search, SearchLimits};
 
@@ -112,7 +112,7 @@ pub(crate) fn budget(script: &Script, package: &Package) -> Result<Budget, Unkno
 /// Detects the GPU of this machine, in another process; the error says why there is none.
 pub(crate) fn gpu() -> Result<GpuTarget, String> {
     let answer = child::run(&Job::about_gpu()).map_err(|it| it.to_string())?;
-    let target = answer.gpu.and_then(|it| GpuTarget::from_key(&DeviceKey(it)));
+    let target = answer.gpu.and_then(|it| GpuTarget::from_key(&it));
     target.ok_or_else(|| answer.no_gpu.unwrap_or_default())
 }
 

@@ -10,6 +10,7 @@ use tvmtune_ir::target::{GpuTarget, Target};
 use tvmtune_plan::database::{Cache, CacheUse, Database, SearchDirs};
 use tvmtune_plan::device;
 use tvmtune_plan::handoff::ROLE;
+use tvmtune_plan::printable::one_line;
 use tvmtune_plan::record::{Peaks, Provenance};
 use tvmtune_tuner::measure::{Exclusive, ExclusiveError, Measurer, WorkerCommand, peaks, worker};
 use tvmtune_tuner::parallel::n_cores;
@@ -162,7 +163,7 @@ impl OpBuckets<'_> {
         let bucket = |it: &usize| op.buckets.get(*it).cloned();
         Workload {
             dag: op.dag.clone(),
-            id: op.id.to_string(),
+            id: op.id,
             text: op.text.clone(),
             buckets: buckets.iter().filter_map(bucket).collect(),
             tolerance: tune::Tolerance { rel: op.tolerance.rel, abs: op.tolerance.abs },
@@ -178,7 +179,7 @@ pub fn provenance() -> Provenance {
     let model = cpuinfo.lines().find_map(|it| it.strip_prefix("model name")?.split_once(':'));
     Provenance {
         tool: concat!("tvmtune ", env!("CARGO_PKG_VERSION")).to_owned(),
-        host: model.map_or(std::env::consts::ARCH, |(_, it)| it.trim()).to_owned(),
+        host: one_line(model.map_or(std::env::consts::ARCH, |(_, it)| it.trim())),
         peaks: None,
     }
 }
@@ -227,7 +228,7 @@ fn tune_job(job: &Job) -> Answer {
     let mut answer = Answer::default();
     if job.asks_for_gpu {
         match gpu() {
-            Ok(gpu) => answer.gpu = Some(gpu.key().0),
+            Ok(gpu) => answer.gpu = Some(gpu.key()),
             Err(why) => answer.no_gpu = Some(why),
         }
     }

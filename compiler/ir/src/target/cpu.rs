@@ -51,12 +51,21 @@ impl CpuTarget {
     pub fn key(&self) -> DeviceKey {
         let (l1, l2) = (self.l1_bytes / 1024, self.l2_bytes / 1024);
         let model = self.model.map_or(String::new(), |it| format!("-{it}"));
-        DeviceKey(format!("cpu-{}{model}-l1:{l1}-l2:{l2}-t{}", self.isa.name(), self.threads))
+        DeviceKey::spelled(format!(
+            "cpu-{}{model}-l1:{l1}-l2:{l2}-t{}",
+            self.isa.name(),
+            self.threads
+        ))
     }
 
-    /// The device of a key; `None` if the text is no key.
+    /// The device of a key; `None` if that is no CPU.
     pub fn from_key(key: &DeviceKey) -> Option<Self> {
-        let rest = key.0.strip_prefix("cpu-")?;
+        Self::parse(key.as_str())
+    }
+
+    /// The device of a key, as text.
+    pub(super) fn parse(key: &str) -> Option<Self> {
+        let rest = key.strip_prefix("cpu-")?;
         let isa = [Isa::Avx512, Isa::Avx2].into_iter();
         let (isa, rest) = isa.filter_map(|it| Some((it, rest.strip_prefix(it.name())?))).next()?;
         let (model, rest) = rest.split_once("-l1:")?;
@@ -136,11 +145,11 @@ mod tests {
     fn a_key_tells_its_device() {
         let target =
             CpuTarget { threads: 3, l1_bytes: 48 * 1024, ..CpuTarget::generic(Isa::Avx512) };
-        assert_eq!(target.key().0, "cpu-avx512-l1:48-l2:1024-t3");
+        assert_eq!(target.key().as_str(), "cpu-avx512-l1:48-l2:1024-t3");
         assert_eq!(CpuTarget::from_key(&target.key()), Some(target));
         let model = CpuModel { vendor: Vendor::Intel, family: 6, model: 207 };
         let known = CpuTarget { model: Some(model), ..target };
-        assert_eq!(known.key().0, "cpu-avx512-intel:6:207-l1:48-l2:1024-t3");
+        assert_eq!(known.key().as_str(), "cpu-avx512-intel:6:207-l1:48-l2:1024-t3");
         assert_eq!(CpuTarget::from_key(&known.key()), Some(known));
         assert_eq!(known.without_model().key(), target.key());
         for bad in [
@@ -154,7 +163,7 @@ mod tests {
             "cpu-avx2-amd:25:1:1-l1:1-l2:1-t1",
             "cpu-avx2-arm:1:1-l1:1-l2:1-t1",
         ] {
-            assert_eq!(CpuTarget::from_key(&DeviceKey(bad.to_owned())), None, "{bad}");
+            assert_eq!(CpuTarget::parse(bad), None, "{bad}");
         }
     }
 }

@@ -165,14 +165,19 @@ impl GpuTarget {
     pub fn key(&self) -> DeviceKey {
         let Self { arch, multiprocessors, l2_bytes, bandwidth_gbps, clock_mhz } = self;
         let l2 = l2_bytes / 1024;
-        DeviceKey(format!(
+        DeviceKey::spelled(format!(
             "cuda-{arch}-mp{multiprocessors}-l2:{l2}-bw{bandwidth_gbps}-clk{clock_mhz}"
         ))
     }
 
-    /// The device of a key; `None` if the text is no key.
+    /// The device of a key; `None` if that is no GPU.
     pub fn from_key(key: &DeviceKey) -> Option<Self> {
-        let mut parts = key.0.strip_prefix("cuda-")?.split('-');
+        Self::parse(key.as_str())
+    }
+
+    /// The device of a key, as text.
+    pub(super) fn parse(key: &str) -> Option<Self> {
+        let mut parts = key.strip_prefix("cuda-")?.split('-');
         let arch = Arch::from_name(parts.next()?)?;
         let mut number = |prefix: &str| parts.next()?.strip_prefix(prefix)?.parse::<u32>().ok();
         let multiprocessors = number("mp").filter(|it| *it > 0)?;
@@ -218,10 +223,10 @@ mod tests {
     #[test]
     fn a_key_tells_its_device() {
         let target = GpuTarget::generic(Arch { sm: 90, exact: true });
-        assert_eq!(target.key().0, "cuda-sm_90a-mp132-l2:51200-bw4800-clk1830");
+        assert_eq!(target.key().as_str(), "cuda-sm_90a-mp132-l2:51200-bw4800-clk1830");
         assert_eq!(GpuTarget::from_key(&target.key()), Some(target));
         for bad in ["", "cuda-", "cuda-sm_90a", "cuda-sm_90a-mp0-l2:1-bw1-clk1", "cpu-avx2"] {
-            assert_eq!(GpuTarget::from_key(&DeviceKey(bad.to_owned())), None, "{bad}");
+            assert_eq!(GpuTarget::parse(bad), None, "{bad}");
         }
     }
 

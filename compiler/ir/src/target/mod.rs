@@ -3,14 +3,14 @@
 mod cpu;
 pub mod gpu;
 mod isa;
+mod key;
 
 use std::fmt;
-
-use serde::{Deserialize, Serialize};
 
 pub use cpu::{CpuModel, CpuTarget, Vendor};
 pub use gpu::GpuTarget;
 pub use isa::Isa;
+pub use key::{DeviceKey, UnknownDevice};
 
 /// The model of a device for code generation and search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,13 +30,6 @@ pub enum Platform {
     Cuda(gpu::Arch),
 }
 
-/// The identity of a device: timings are valid on devices of the same key only.
-///
-/// Those of CPUs are described at [`CpuTarget::key`], those of GPUs at [`GpuTarget::key`].
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct DeviceKey(pub String);
-
 impl Target {
     /// The key under which records of this device are kept.
     pub fn key(&self) -> DeviceKey {
@@ -54,7 +47,7 @@ impl Target {
         }
     }
 
-    /// The device of a key; `None` if the text is no key.
+    /// The device of a key; `None` if it is one that no code can be generated for.
     pub fn from_key(key: &DeviceKey) -> Option<Self> {
         let cpu = CpuTarget::from_key(key).map(Target::Cpu);
         cpu.or_else(|| GpuTarget::from_key(key).map(Target::Gpu))
@@ -81,7 +74,7 @@ impl Platform {
         }
     }
 
-    /// Returns whether a device of that key, which need not be one, runs such code.
+    /// Returns whether a device of that key runs such code.
     pub fn is_of(self, key: &DeviceKey) -> bool {
         match (self, GpuTarget::from_key(key)) {
             (Platform::Cpu(_), device) => device.is_none(),
@@ -120,11 +113,5 @@ impl From<CpuTarget> for Target {
 impl From<GpuTarget> for Target {
     fn from(gpu: GpuTarget) -> Self {
         Target::Gpu(gpu)
-    }
-}
-
-impl fmt::Display for DeviceKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
     }
 }

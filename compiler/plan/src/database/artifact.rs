@@ -12,21 +12,26 @@
 //!   any other database contributes are schedules.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io;
 use std::path::{Path, PathBuf};
-use std::{fs, io};
 
+use crate::read;
 use crate::record::{Entry, Image, Record};
 use tvmtune_ir::artifact::ArtifactId;
+use tvmtune_ir::digest::Digest;
 use tvmtune_ir::target::Platform;
 
 use super::atomic;
 use super::error::DatabaseError;
-use super::files::{ID_DIGITS, entries, files_in, read as read_record};
+use super::files::{entries, read as read_record, records_in};
 use super::store::StoreKind;
+
+/// The longest source in bytes: it is for people.
+const MAX_SOURCE: u64 = 4 << 20;
 
 /// Files that belong to schedules: compiled code by its SHA-256, sources by the artifact.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Files(BTreeMap<String, Vec<u8>>);
+pub struct Files(BTreeMap<Digest, Vec<u8>>);
 
 /// An image with its bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,29 +45,29 @@ pub struct ImageFile {
 /// The images of the schedules of a workload that may be run.
 #[derive(Debug, Default)]
 pub struct Images {
-    by_artifact: BTreeMap<(Platform, String), Vec<ImageFile>>,
+    by_artifact: BTreeMap<(Platform, ArtifactId), Vec<ImageFile>>,
     /// Their files.
     pub paths: Vec<PathBuf>,
 }
 
 impl Files {
     /// Adds a file; returns its SHA-256.
-    pub fn add(&mut self, bytes: Vec<u8>) -> String {
-        let ArtifactId(sha256) = ArtifactId::of([bytes.as_slice()]);
-        self.0.insert(sha256.clone(), bytes);
+    pub fn add(&mut self, bytes: Vec<u8>) -> Digest {
+        let sha256 = Digest::of([bytes.as_slice()]);
+        self.0.insert(sha256, bytes);
         sha256
     }
 
     /// Adds the text that an artifact was compiled from.
     pub fn add_source(&mut self, artifact: &ArtifactId, source: &str) {
-        self.0.insert(artifact.0.clone(), source.as_bytes().to_vec());
+        self.0.insert(artifact.0, source.as_bytes().to_vec());
     }
 
     /// Gives the sources of schedules whose artifacts were stamped anew their new names.
     pub(super) fn restamp(&mut self, before: &Record, after: &Record) {
-        let artifacts = |it: &Record| -> Vec<String> {
+        let artifacts = |it: &Record| -> Vec<Digest> {
             let schedules = it.buckets.iter().flat_map(|it| &it.schedules);
-            schedules.map(|it| it.artifact.clone()).collect()
+            schedules.map(|it| it.artifact.0).collect()
         };
         for (before, after) in artifacts(before).iter().zip(artifacts(after)) {
             if let Some(source) = self.0.remove(before) {
@@ -72,7 +77,7 @@ impl Files {
     }
 
     /// Returns the file of that SHA-256.
-    pub fn get(&self, sha256: &str) -> Option<&[u8]> {
+    pub fn get(&self, sha256: &Digest) -> Option<&[u8]> {
         self.0.get(sha256).map(Vec::as_slice)
     }
 
@@ -81,7 +86,7 @@ impl Files {
         let (mut files, mut warnings) = (Self::default(), Vec::new());
         for name in names(record) {
             match read(&name.path(path), &name) {
-                Ok(bytes) => drop(files.0.insert(name.sha256.to_owned(), bytes)),
+                Ok(bytes) => drop(files.0.insert(name.sha256, bytes)),
                 Err(warning) => warnings.push(warning),
             }
         }
@@ -96,7 +101,7 @@ impl Files {
 
     pub(super) fn write(&self, path: &Path, record: &Record) -> Result<(), DatabaseError> {
         for name in names(record) {
-            if let Some(bytes) = self.get(name.sha256) {
+            if let Some(bytes) = self.get(&name.sha256) {
                 atomic::write(&name.path(path), bytes)?;
             }
         }
@@ -113,22 +118,22 @@ impl StoreKind {
 
 impl Images {
     /// Returns the images of an artifact; none if it was not compiled, or its files are damaged.
-    pub fn of(&self, platform: impl Into<Platform>, artifact: &str) -> &[ImageFile] {
-        let key = (platform.into(), artifact.to_owned());
+    pub fn of(&self, platform: impl Into<Platform>, artifact: &ArtifactId) -> &[ImageFile] {
+        let key = (platform.into(), *artifact);
         self.by_artifact.get(&key).map_or(&[], Vec::as_slice)
     }
 
     /// Returns the SHA-256 of each, in a fixed order.
-    pub fn hashes(&self) -> impl Iterator<Item = &str> {
-        self.by_artifact.values().flatten().map(|it| it.image.sha256.as_str())
+    pub fn hashes(&self) -> impl Iterator<Item = Digest> {
+        self.by_artifact.values().flatten().map(|it| it.image.sha256)
     }
 
     /// Reads the images of a schedule; returns the errors.
     pub(super) fn add(&mut self, record: &Path, entry: &Entry) -> Vec<DatabaseError> {
         let mut warnings = Vec::new();
-        let key = (entry.platform, entry.artifact.clone());
+        let key = (entry.platform, entry.artifact);
         for image in &entry.images {
-            let images = self.by_artifact.entry(key.clone()).or_default();
+            let images = self.by_artifact.entry(key).or_default();
             let is_same =
                 |it: &ImageFile| (it.image.format, it.image.arch) == (image.format, image.arch);
             if images.iter().any(is_same) {
@@ -147,30 +152,30 @@ impl Images {
 }
 
 /// The expected content of a file beside a record.
-struct Name<'a> {
-    sha256: &'a str,
+struct Name {
+    sha256: Digest,
     extension: &'static str,
     /// Its size, if the record has it.
     n_bytes: Option<u64>,
 }
 
-fn names(record: &Record) -> impl Iterator<Item = Name<'_>> {
+fn names(record: &Record) -> impl Iterator<Item = Name> {
     let schedules = record.buckets.iter().flat_map(|it| &it.schedules);
     schedules.filter(|it| !it.images.is_empty()).flat_map(|it| {
-        let source = Name { sha256: &it.artifact, extension: "cu", n_bytes: None };
+        let source = Name { sha256: it.artifact.0, extension: "cu", n_bytes: None };
         it.images.iter().map(Name::of_image).chain([source])
     })
 }
 
-impl<'a> Name<'a> {
-    fn of_image(image: &'a Image) -> Self {
-        let Image { format, bytes, sha256, .. } = image;
-        Self { sha256, extension: format.extension(), n_bytes: Some(*bytes) }
+impl Name {
+    fn of_image(image: &Image) -> Self {
+        let Image { format, bytes, sha256, .. } = *image;
+        Self { sha256, extension: format.extension(), n_bytes: Some(bytes) }
     }
 
-    /// Returns the path beside a record. The hash has enough digits: records are checked when read.
+    /// Returns the path beside a record.
     fn path(&self, record: &Path) -> PathBuf {
-        let (digits, extension) = (&self.sha256[..ID_DIGITS], self.extension);
+        let (digits, extension) = (self.sha256.short(), self.extension);
         record.with_file_name(format!("{}{digits}.{extension}", prefix(record)))
     }
 }
@@ -181,20 +186,22 @@ fn prefix(record: &Path) -> String {
 }
 
 /// Reads a file, and checks its size and hash.
-fn read(path: &Path, name: &Name<'_>) -> Result<Vec<u8>, DatabaseError> {
+fn read(path: &Path, name: &Name) -> Result<Vec<u8>, DatabaseError> {
     let damaged = |what| DatabaseError::Artifact { path: path.to_owned(), what };
-    let missing = |it: io::Error| match it.kind() {
+    const OTHER_LENGTH: &str = "it does not have the length that its record says";
+    let failed = |it: io::Error| match it.kind() {
         io::ErrorKind::NotFound => damaged("it is missing"),
+        io::ErrorKind::FileTooLarge => damaged(OTHER_LENGTH),
         _ => DatabaseError::io("read", path, it),
     };
-    // The size is checked first, so that a large file is not read.
-    let n_bytes = fs::metadata(path).map_err(missing)?.len();
-    if name.n_bytes.is_some_and(|it| it != n_bytes) || n_bytes >= Image::TOO_LARGE {
-        return Err(damaged("it does not have the length that its record says"));
+    // A file that is longer is not read.
+    let limit = name.n_bytes.unwrap_or(MAX_SOURCE).min(Image::TOO_LARGE);
+    let bytes = read::bytes(path, limit).map_err(failed)?;
+    if name.n_bytes.is_some_and(|it| it != bytes.len() as u64) {
+        return Err(damaged(OTHER_LENGTH));
     }
-    let bytes = fs::read(path).map_err(missing)?;
     let is_source = name.n_bytes.is_none();
-    match is_source || ArtifactId::of([bytes.as_slice()]).0 == name.sha256 {
+    match is_source || Digest::of([bytes.as_slice()]) == name.sha256 {
         true => Ok(bytes),
         false => Err(damaged("it does not have the hash that its record says")),
     }
@@ -216,7 +223,7 @@ pub(super) fn orphans(folder: &Path, is_kept: &dyn Fn(&Record) -> bool) -> Vec<P
         Ok(record) if is_kept(&record) => paths(&path, &record),
         Ok(_) | Err(_) => BTreeSet::new(),
     };
-    let named: BTreeSet<PathBuf> = files_in(folder, "").into_iter().flat_map(named).collect();
+    let named: BTreeSet<PathBuf> = records_in(folder).into_iter().flat_map(named).collect();
     artifacts_in(folder).filter(|it| !named.contains(it)).collect()
 }
 

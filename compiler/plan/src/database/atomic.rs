@@ -6,6 +6,8 @@ use std::path::Path;
 use std::time::SystemTime;
 
 use super::error::DatabaseError;
+use super::temporary;
+use crate::read;
 
 /// Writes a file atomically, and creates its folder; it survives a power failure. A file with the same
 /// content is not written, so that its modification time stays.
@@ -31,21 +33,21 @@ fn replace(
     bytes: &[u8],
     flush: fn(&File) -> io::Result<()>,
 ) -> Result<(), DatabaseError> {
-    if fs::read(path).is_ok_and(|it| it == bytes) {
+    if read::bytes(path, bytes.len() as u64).is_ok_and(|it| it == bytes) {
         return Ok(());
     }
     let dir = path.parent().unwrap_or(Path::new("."));
     fs::create_dir_all(dir).map_err(|it| DatabaseError::io("create", dir, it))?;
-    let name = path.file_name().and_then(|it| it.to_str()).unwrap_or("record");
-    let temporary = dir.join(format!(".{name}.{}.tmp", std::process::id()));
+    temporary::sweep(dir);
+    let temporary = temporary::path_for(path);
     let write = || {
-        let mut file = File::create(&temporary)?;
+        let mut file = File::create_new(&temporary)?;
         file.write_all(bytes)?;
         flush(&file)?;
         fs::rename(&temporary, path)
     };
     write().map_err(|error| {
-        // A temporary file that remains does no harm.
+        // One that remains is removed by the next writer.
         let _ = fs::remove_file(&temporary);
         DatabaseError::io("write", path, error)
     })

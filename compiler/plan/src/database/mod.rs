@@ -10,7 +10,8 @@
 //!
 //! # Invariants
 //!
-//! - A file that cannot be used is a miss and one warning, never an error of a build.
+//! - A file that cannot be used is a miss and one warning, never an error of a build. What is not
+//!   named as a record is, is not looked at; a build opens the files of its own workloads.
 //! - Files appear and change at once, whole; concurrent writers lose nothing.
 //! - Nothing but [`Database::accept`] writes outside of the user's cache.
 //!
@@ -23,16 +24,21 @@ mod artifact;
 pub mod atomic;
 mod error;
 mod files;
+mod index;
 mod lookup;
 mod package;
 mod store;
+mod temporary;
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::migrate::migrate;
 use crate::record::{Conflict, Record};
-use files::{ID_DIGITS, check_identity, file_of, files_in, folders_in, read};
+use files::{check_identity, file_of, programs_in, read, records_in};
+use index::Index;
+use tvmtune_ir::name::ProgramName;
+use tvmtune_ir::workload::WorkloadId;
 
 pub use crate::record::Tier;
 pub use artifact::{Files, ImageFile, Images};
@@ -47,6 +53,17 @@ pub use store::{Cache, CacheUse, SearchDirs, Store, StoreKind};
 pub struct Database {
     stores: Vec<Store>,
     cache: Option<Cache>,
+}
+
+/// A workload that is looked up.
+#[derive(Clone, Debug)]
+pub struct Query<'a> {
+    /// Its identity.
+    pub workload: WorkloadId,
+    /// The name of its program.
+    pub name: ProgramName,
+    /// Its canonical text.
+    pub dag: &'a str,
 }
 
 impl Database {
@@ -72,24 +89,23 @@ impl Database {
         self.cache.as_ref()
     }
 
-    /// Looks up a workload by its id (64 hexadecimal digits), its program's name, and its canonical
-    /// text.
-    ///
-    /// The program's folder is tried first; that of a renamed program is found by searching all
-    /// others.
-    pub fn get(&self, workload: &str, name: &str, dag: &str) -> Lookup {
+    /// Looks up a workload by its id, its program's name, and its canonical text.
+    pub fn get(&self, workload: &WorkloadId, name: &ProgramName, dag: &str) -> Lookup {
+        let query = Query { workload: *workload, name: name.clone(), dag };
+        self.get_all(&[query]).pop().unwrap_or_default()
+    }
+
+    /// Looks up several workloads; returns what was found of each.
+    pub fn get_all(&self, queries: &[Query<'_>]) -> Vec<Lookup> {
+        let mut indices: Vec<Index> = self.stores.iter().map(|_| Index::default()).collect();
+        queries.iter().map(|it| self.look_up(it, &mut indices)).collect()
+    }
+
+    fn look_up(&self, query: &Query<'_>, indices: &mut [Index]) -> Lookup {
+        let Query { workload, name, dag } = query;
         let mut lookup = Lookup { cache: self.cache.clone(), ..Lookup::default() };
-        for store in &self.stores {
-            let prefix = format!("{}.", &workload[..ID_DIGITS.min(workload.len())]);
-            let folder = store.dir.join(folder_name(name));
-            let stray = [&store.dir, &folder].into_iter().find(|it| it.is_file());
-            lookup.warnings.extend(stray.map(|it| DatabaseError::NoFolder { path: it.clone() }));
-            let mut paths = files_in(&folder, &prefix);
-            if paths.is_empty() {
-                paths =
-                    folders_in(&store.dir).iter().flat_map(|it| files_in(it, &prefix)).collect();
-            }
-            for path in paths {
+        for (store, index) in self.stores.iter().zip(indices) {
+            for path in index.of_workload(&store.dir, workload, name, &mut lookup.warnings) {
                 match read(&path).and_then(|it| check_identity(it, workload, dag, &path)) {
                     Ok(record) => {
                         lookup.records.push(StoredRecord { record, path, store: store.kind });
@@ -102,13 +118,21 @@ impl Database {
         lookup
     }
 
-    /// Reads every file of every store.
-    pub fn list(&self) -> Vec<(StoreKind, PathBuf, Result<Record, DatabaseError>)> {
-        let files = |store: &Store| -> Vec<_> {
-            let paths = folders_in(&store.dir).into_iter().flat_map(|it| files_in(&it, ""));
-            paths.map(|path| (store.kind, path.clone(), read(&path))).collect()
+    /// Reads every record of every store, one after the other.
+    pub fn list(
+        &self,
+    ) -> impl Iterator<Item = (StoreKind, PathBuf, Result<Record, DatabaseError>)> {
+        let files = |store: &Store| {
+            let (kind, folders) = (store.kind, programs_in(&store.dir).into_iter());
+            folders.flat_map(|it| records_in(&it)).map(move |it| (kind, it))
         };
-        self.stores.iter().flat_map(files).collect()
+        let files = self.stores.iter().flat_map(files);
+        files.map(|(kind, path)| (kind, path.clone(), read(&path)))
+    }
+
+    /// Returns the temporary files that writers which were killed left in the stores.
+    pub fn left_over(&self) -> Vec<PathBuf> {
+        self.stores.iter().flat_map(|it| temporary::left_below(&it.dir)).collect()
     }
 
     /// Updates a record in the user's cache; returns the file.
@@ -237,7 +261,7 @@ impl Database {
 
     /// Returns the files with compiled code that no record for which `is_kept` holds names.
     pub fn orphans(&self, is_kept: &dyn Fn(&Record) -> bool) -> Vec<PathBuf> {
-        let folders = self.stores.iter().flat_map(|it| folders_in(&it.dir));
+        let folders = self.stores.iter().flat_map(|it| programs_in(&it.dir));
         folders.flat_map(|it| artifact::orphans(&it, is_kept)).collect()
     }
 }
@@ -246,6 +270,10 @@ impl Database {
 /// a record must not name a missing file.
 fn write(path: &Path, record: &Record, files: &Files) -> Result<(), DatabaseError> {
     let record = Record { schema: record.needed_schema(), ..record.clone() };
+    let folder = path.parent().unwrap_or(Path::new("."));
+    if fs::symlink_metadata(folder).is_ok_and(|it| it.is_symlink()) {
+        return Err(DatabaseError::Link { path: folder.to_owned() });
+    }
     files.write(path, &record)?;
     atomic::write(path, record.to_toml().as_bytes())?;
     for orphan in artifact::left_by(path, &record) {

@@ -4,7 +4,6 @@
 //! go while nothing of the package changes, so whoever writes records for it touches the stamp, and
 //! the next cargo command plans anew.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -12,6 +11,7 @@ use sha2::{Digest, Sha256};
 
 use super::atomic;
 use super::error::DatabaseError;
+use crate::read::{self, limit};
 
 /// The folder of one package: of one checkout, whatever its target folders.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,11 +25,16 @@ pub(super) const STAMP: &str = "stamp";
 
 /// Digits of the hash in a folder's name.
 const HASH_DIGITS: usize = 12;
+/// Letters of the package's own folder in it, at most.
+const NAME_LENGTH: usize = 40;
 
 impl PackageCache {
     /// Names the folder of a package; it need not exist.
     pub(super) fn new(packages: &Path, manifest_dir: &Path) -> Self {
+        // The hash tells packages apart: the name is for people, and is printed to cargo.
         let name = manifest_dir.file_name().map_or("package".into(), |it| it.to_string_lossy());
+        let is_plain = |it: &char| it.is_alphanumeric() || matches!(it, '-' | '_' | '.');
+        let name: String = name.chars().filter(is_plain).take(NAME_LENGTH).collect();
         let hash = Sha256::digest(manifest_dir.as_os_str().as_encoded_bytes());
         let hash: String = hash.iter().map(|it| format!("{it:02x}")).collect();
         let dir = packages.join(format!("{name}-{}", &hash[..HASH_DIGITS]));
@@ -48,7 +53,7 @@ impl PackageCache {
 
     /// Returns the folder of the package that a stamp names; `None` without a stamp.
     pub(super) fn manifest_dir_of(dir: &Path) -> Option<PathBuf> {
-        let text = fs::read_to_string(dir.join(STAMP)).ok()?;
+        let text = read::text(&dir.join(STAMP), limit::SMALL).ok()?;
         Some(PathBuf::from(text.strip_suffix('\n')?))
     }
 
@@ -81,7 +86,7 @@ impl PackageCache {
 
 #[cfg(test)]
 mod tests {
-    use std::fs::File;
+    use std::fs::{self, File};
     use std::time::Duration;
 
     use super::*;
@@ -94,6 +99,17 @@ mod tests {
         assert_ne!(dir("a/model"), dir("b/model"));
         assert_eq!(dir("a/model"), dir("a/model"));
         assert!(dir("a/model").to_string_lossy().contains("model-"));
+    }
+
+    #[test]
+    fn the_name_of_a_package_may_be_printed() {
+        let cache = Cache::new(Path::new("cache"));
+        let long = "é".repeat(300);
+        for name in ["x\ncargo::rustc-env=A=B", "\u{1b}[2J", &long] {
+            let dir = cache.package(&Path::new("a").join(name)).dir().to_owned();
+            let name = dir.file_name().unwrap().to_str().unwrap();
+            assert!(name.len() < 100 && !name.chars().any(char::is_control), "{name:?}");
+        }
     }
 
     #[test]

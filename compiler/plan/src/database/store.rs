@@ -1,7 +1,7 @@
 //! The folders of records that are searched, and their precedence.
 
 use std::env;
-use std::fs::{self, File};
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -11,6 +11,8 @@ use super::atomic;
 use super::error::DatabaseError;
 use super::files::folders_in;
 use super::package::{PackageCache, STAMP};
+use super::temporary;
+use crate::read::{self, limit};
 use crate::record::{Peaks, SCHEMA};
 use tvmtune_ir::target::DeviceKey;
 
@@ -95,7 +97,7 @@ impl Cache {
 
     /// Returns what this machine does at most, where that was measured.
     pub fn peaks(&self, device: &DeviceKey) -> Option<Peaks> {
-        toml::from_str(&fs::read_to_string(self.peaks_file(device)).ok()?).ok()
+        toml::from_str(&read::text(&self.peaks_file(device), limit::SMALL).ok()?).ok()
     }
 
     /// Remembers what this machine does at most.
@@ -113,7 +115,7 @@ impl Cache {
     }
 
     fn peaks_file(&self, device: &DeviceKey) -> PathBuf {
-        self.root.join("machines").join(format!("{}.toml", device.0.replace(':', "_")))
+        self.root.join("machines").join(format!("{}.toml", device.file_stem()))
     }
 
     /// Returns the folder of the logs of all trials.
@@ -159,6 +161,11 @@ impl Cache {
             (!manifest_dir.exists()).then_some((it, manifest_dir))
         });
         gone.collect()
+    }
+
+    /// Returns the temporary files that writers which were killed left in the cache.
+    pub fn left_over(&self) -> Vec<PathBuf> {
+        temporary::left_below(&self.dir)
     }
 
     /// Lets every package plan anew at its next build: for a change of records of any of them.

@@ -324,7 +324,7 @@ mod tests {
             schedule.annotate(stage, parts[0], LoopKind::Parallel).unwrap();
         }
         let mut generated = tvmtune_cuda::generate(&schedule).unwrap();
-        generated.artifact = ArtifactId("c0ffee".to_owned());
+        generated.artifact = ArtifactId("c0".repeat(32).parse().unwrap());
         assert_eq!(generated.unit.entries.len(), 2);
         let (tier, median_ns) = (Tier::Exact, Some(1500.0));
         let bucket = &buckets[1];
@@ -365,7 +365,7 @@ mod tests {
                 tier: rt::Tier::Exact,
                 median_ns: Some(1500.0),
                 effort: rt::Effort { trials: 0, seconds: 0.0, search: rt::Search::None },
-                artifact: "c0ffee",
+                artifact: "c0c0c0c0c0c0c0c0c0c0c0c0c0c0c0c0c0c0c0c0c0c0c0c0c0c0c0c0c0c0c0c0",
             },
         ];
         fn cuda_1_0_numbers(dims: &[i64], numbers: &mut [u64]) {

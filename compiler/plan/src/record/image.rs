@@ -5,6 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use tvmtune_ir::digest::Digest;
 use tvmtune_ir::target::gpu::Arch;
 
 /// One compiled file.
@@ -18,8 +19,8 @@ pub struct Image {
     pub arch: Arch,
     /// Its length.
     pub bytes: u64,
-    /// Its SHA-256, in hexadecimal.
-    pub sha256: String,
+    /// Its SHA-256.
+    pub sha256: Digest,
 }
 
 /// The kind of file of an [`Image`].

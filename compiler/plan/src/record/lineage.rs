@@ -55,17 +55,4 @@ impl Ancestor {
     pub(super) fn is_of_schema_3(&self) -> bool {
         self.workload.is_some() || self.device.is_some() || !self.moves.is_empty()
     }
-
-    /// Returns whether what it says can be true.
-    pub(super) fn check(&self) -> Result<(), &'static str> {
-        if self.workload.as_ref().is_some_and(|it| it.0.len() != 64 || !super::text::is_hex(&it.0))
-        {
-            return Err("`workload` of an ancestor is not 64 hexadecimal digits");
-        }
-        let is_line = |it: &String| !it.is_empty() && !it.contains('\n');
-        match self.moves.iter().all(is_line) {
-            true => Ok(()),
-            false => Err("a move is not one line"),
-        }
-    }
 }

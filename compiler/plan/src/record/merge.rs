@@ -7,6 +7,7 @@ use std::cmp::{Ordering, Reverse};
 use std::collections::BTreeMap;
 
 use super::{Bucket, Entry, Record, Source};
+use tvmtune_ir::artifact::ArtifactId;
 use tvmtune_ir::target::Platform;
 
 /// Schedules of one platform that a bucket keeps, besides the default one: seeds for
@@ -98,7 +99,7 @@ impl Bucket {
         &mut self,
         platform: impl Into<Platform>,
         session: Vec<Entry>,
-        was_measured: &dyn Fn(&str) -> bool,
+        was_measured: &dyn Fn(&ArtifactId) -> bool,
     ) {
         let platform = platform.into();
         let before = std::mem::replace(&mut self.schedules, session);
@@ -121,7 +122,7 @@ impl Bucket {
     pub fn add(&mut self, mut entry: Entry) {
         if let Some(position) = self.schedules.iter().position(|it| it.is_same_code(&entry)) {
             let known = &mut self.schedules[position];
-            if !entry.clearly_beats(known) {
+            if !entry.goes_before(known) {
                 if !entry.images.is_empty() {
                     known.images = entry.images;
                 }
@@ -136,7 +137,7 @@ impl Bucket {
         if entry.measured.is_none() {
             self.schedules.retain(|it| it.platform != platform || it.measured.is_some());
         }
-        let beaten = |it: &Entry| it.platform == platform && entry.clearly_beats(it);
+        let beaten = |it: &Entry| it.platform == platform && entry.goes_before(it);
         let end = self.schedules.iter().rposition(|it| it.platform == platform).map(|it| it + 1);
         let place = self.schedules.iter().position(beaten).or(end);
         self.schedules.insert(place.unwrap_or(self.schedules.len()), entry);
@@ -158,6 +159,16 @@ impl Bucket {
 }
 
 impl Entry {
+    /// Returns whether it is preferred to another: what was measured as it is goes before what only
+    /// other code was measured of, however fast that was.
+    fn goes_before(&self, other: &Entry) -> bool {
+        match (self.is_replayed(), other.is_replayed()) {
+            (false, true) => self.measured.is_some(),
+            (true, false) if other.measured.is_some() => false,
+            _ => self.clearly_beats(other),
+        }
+    }
+
     fn is_same_code(&self, other: &Entry) -> bool {
         self.platform == other.platform && self.artifact == other.artifact
     }

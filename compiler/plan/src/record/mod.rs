@@ -28,9 +28,10 @@
 //! are written as before ([`schema`]), so that readers of version 1 lose nothing. Version 3 has
 //! ancestors of other workloads and devices, and moves; records without any are written as before
 //! ([`Record::needed_schema`]). Version 4 says how schedules were measured: which operands launches
-//! found in memory, how far results were from the reference, what the machine does at most; and how
-//! often a program runs.
+//! found in memory, how far results were from the reference, what the machine does at most, whether
+//! other code was measured than a trace makes by now; and how often a program runs.
 
+mod check;
 mod effort;
 mod image;
 mod lineage;
@@ -46,9 +47,12 @@ use std::fmt;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use tvmtune_ir::artifact::ArtifactId;
+use tvmtune_ir::name::ProgramName;
 use tvmtune_ir::poly::Interval;
 use tvmtune_ir::target::gpu::Arch;
 use tvmtune_ir::target::{DeviceKey, GpuTarget, Platform};
+use tvmtune_ir::workload::WorkloadId;
 
 pub use effort::{Effort, Search, SearchLimits};
 pub use image::{Format, Image};
@@ -76,15 +80,15 @@ pub fn schema(device: &DeviceKey) -> u32 {
 pub struct Record {
     /// The version of the format.
     pub schema: u32,
-    /// The workload's identity: 64 hexadecimal digits.
-    pub workload: String,
+    /// The workload's identity.
+    pub workload: WorkloadId,
     /// The program's name, for people and for the folder the file lies in.
-    pub name: String,
+    pub name: ProgramName,
     /// The device of the timings.
     pub device: DeviceKey,
     /// The version of the code generator: another one may make other bytes of the same trace.
     pub generator: u32,
-    /// The canonical text whose hash is `workload`: for people, and against collisions.
+    /// The canonical text whose hash is `workload`.
     pub dag: String,
     /// The origin of the record.
     pub provenance: Provenance,
@@ -143,9 +147,13 @@ pub struct Entry {
     /// The platform of its code: `isa = "avx2"`, `isa = "sm_90a"`.
     #[serde(rename = "isa", deserialize_with = "platform")]
     pub platform: Platform,
-    /// The hash of the code, in hexadecimal; for GPUs, of its source. A replay must reproduce it,
-    /// or the entry is stale.
-    pub artifact: String,
+    /// The identity of the code; for GPUs, of its source. A replay must reproduce it, or the entry is
+    /// stale.
+    pub artifact: ArtifactId,
+    /// The identity of the code that was measured, where the trace makes other code by now: the
+    /// measurement says nothing about that.
+    #[serde(default)]
+    pub measured_code: Option<ArtifactId>,
     /// The strategy that proposed it.
     pub source: Source,
     /// The primitives that make it, one a line.
@@ -241,7 +249,9 @@ impl Record {
     /// The version of the file format that it takes to say all this: records are written in it.
     pub fn needed_schema(&self) -> u32 {
         let mut entries = self.buckets.iter().flat_map(|it| &it.schedules);
-        let is_of_4 = |it: &Entry| it.measured.as_ref().is_some_and(Measured::is_of_schema_4);
+        let is_of_4 = |it: &Entry| {
+            it.is_replayed() || it.measured.as_ref().is_some_and(Measured::is_of_schema_4)
+        };
         if self.provenance.peaks.is_some()
             || self.buckets.iter().any(|it| it.weight.is_some())
             || entries.clone().any(is_of_4)
@@ -284,6 +294,16 @@ impl Entry {
             (Some(this), Some(other)) => this.clearly_beats(other),
             (this, other) => this.is_some() && other.is_none(),
         }
+    }
+
+    /// Returns whether its measurement is one of other code than its trace makes.
+    pub fn is_replayed(&self) -> bool {
+        self.measured_code.is_some()
+    }
+
+    /// Returns the identity of the code that was measured.
+    pub fn timed_code(&self) -> ArtifactId {
+        self.measured_code.unwrap_or(self.artifact)
     }
 
     /// The time of one launch, in ns; `None` if it was not measured.

@@ -1,9 +1,28 @@
 //! Records to text and back, mangled text, and merging.
 
 use super::*;
+use tvmtune_ir::digest::Digest;
 use tvmtune_ir::target::Isa;
 use tvmtune_ir::target::gpu::Arch;
 use tvmtune_ir::workload::WorkloadId;
+
+/// An identity that begins with the letters of a name.
+fn code(name: &str) -> ArtifactId {
+    let digits: String = name.bytes().map(|it| format!("{it:02x}")).collect();
+    format!("{digits:0<64}").parse().unwrap()
+}
+
+/// The name that an identity begins with.
+fn name(artifact: &ArtifactId) -> String {
+    let (digits, mut name) = (artifact.to_string(), String::new());
+    for at in (0..digits.len()).step_by(2) {
+        let byte = u8::from_str_radix(&digits[at..at + 2], 16).unwrap();
+        name.extend((byte != 0).then_some(char::from(byte)));
+    }
+    name
+}
+
+const DAG: &str = "dims d0 1..=16\ninput t0 f32 [d0, 8]\n";
 
 fn measured(median_ns: f64) -> Measured {
     Measured {
@@ -22,7 +41,8 @@ fn measured(median_ns: f64) -> Measured {
 fn entry(artifact: &str, source: Source, median_ns: f64) -> Entry {
     Entry {
         platform: Platform::Cpu(Isa::Avx512),
-        artifact: artifact.to_owned(),
+        artifact: code(artifact),
+        measured_code: None,
         source,
         trace: vec!["split s0 a0 [4, 16]".to_owned(), "annotate s0 a3 vectorized".to_owned()],
         measured: Some(measured(median_ns)),
@@ -34,11 +54,11 @@ fn entry(artifact: &str, source: Source, median_ns: f64) -> Entry {
 fn record(buckets: Vec<Bucket>) -> Record {
     Record {
         schema: 1,
-        workload: "ab".repeat(32),
-        name: "linear".to_owned(),
-        device: DeviceKey("cpu-avx512-l1:48-l2:2048-t2".to_owned()),
+        workload: WorkloadId::of(DAG),
+        name: ProgramName::of("linear"),
+        device: "cpu-avx512-l1:48-l2:2048-t2".parse().unwrap(),
         generator: 1,
-        dag: "dims d0 1..=16\ninput t0 f32 [d0, 8]\n".to_owned(),
+        dag: DAG.to_owned(),
         provenance: Provenance {
             tool: "tvmtune 0.1.0".to_owned(),
             host: "linux".to_owned(),
@@ -65,7 +85,7 @@ fn a_record_is_readable_text() {
     insta::assert_snapshot!(sample().to_toml(), @r#"
 schema = 1
 name = "linear"
-workload = "abababababababababababababababababababababababababababababababab"
+workload = "3e4b9359f061d3142988473f1f3af71c783391dda8a40e34e928ea73c3b3d312"
 device = "cpu-avx512-l1:48-l2:2048-t2"
 generator = 1
 provenance = { tool = "tvmtune 0.1.0", host = "linux" }
@@ -88,7 +108,7 @@ trace = [
     "split s0 a0 [4, 16]",
     "annotate s0 a3 vectorized",
 ]
-artifact = "c0ffee"
+artifact = "6330666665650000000000000000000000000000000000000000000000000000"
 lineage = [
     { source = "default", median_ns = 1500.0 },
 ]
@@ -101,7 +121,7 @@ trace = [
     "split s0 a0 [4, 16]",
     "annotate s0 a3 vectorized",
 ]
-artifact = "0ddba11"
+artifact = "3064646261313100000000000000000000000000000000000000000000000000"
 
 [end]
 "#);
@@ -141,9 +161,11 @@ fn mangled_files_are_errors_that_say_where() {
     insta::assert_snapshot!(error("\"avx512\"", "\"avx1024\""), @"line 19: `avx1024` is not an instruction set; delete the file, or restore it, and tune again");
     insta::assert_snapshot!(error("\"avx512\"", "\"sm_90a\""), @"`isa` is not what the device runs; delete the file, or restore it, and tune again");
     insta::assert_snapshot!(error("p90_ns = 1246.845", "p90_ns = 1.0"), @"timings are not in order, 0 < min <= p10 <= median <= p90; delete the file, or restore it, and tune again");
-    insta::assert_snapshot!(error("abababab", "../../../"), @"`workload` is not 64 hexadecimal digits; delete the file, or restore it, and tune again");
-    insta::assert_snapshot!(error("name = \"linear\"", "name = \"../linear\""), @"`name` is not the name of a function; delete the file, or restore it, and tune again");
-    insta::assert_snapshot!(error("artifact = \"c0ffee\"", "artifact = \"coffee!\""), @"`artifact` is not a hexadecimal number; delete the file, or restore it, and tune again");
+    insta::assert_snapshot!(error("3e4b9359f", "../../../"), @"line 3: not 64 hexadecimal digits; delete the file, or restore it, and tune again");
+    insta::assert_snapshot!(error("workload = \"3e", "workload = \"00"), @"`workload` is not the hash of `dag`; delete the file, or restore it, and tune again");
+    insta::assert_snapshot!(error("cpu-avx512-l1:48-l2:2048-t2", "cpu-avx512/../../victim"), @"line 4: not the key of a device that this version of tvmtune knows; delete the file, or restore it, and tune again");
+    insta::assert_snapshot!(error("name = \"linear\"", "name = \"../linear\""), @"line 2: not the name of a function, of at most 200 bytes; delete the file, or restore it, and tune again");
+    insta::assert_snapshot!(error("artifact = \"63", "artifact = \"!!"), @"line 26: not 64 hexadecimal digits; delete the file, or restore it, and tune again");
 }
 
 #[test]
@@ -161,7 +183,7 @@ fn added(schedules: &[Entry]) -> Vec<String> {
     bucket
         .schedules
         .iter()
-        .map(|it| format!("{} {}", it.artifact, it.median_ns().unwrap()))
+        .map(|it| format!("{} {}", name(&it.artifact), it.median_ns().unwrap()))
         .collect()
 }
 
@@ -201,7 +223,8 @@ fn the_best_of_each_platform_are_kept_for_review() {
     let [a, b] = [("a", 100.0), ("b", 200.0)].map(|(it, ns)| entry(it, Source::Evolved, ns));
     let mut record = record(vec![bucket(1, 16, vec![a, b, of_avx2])]);
     record.keep_best(1);
-    let kept: Vec<&str> = record.buckets[0].schedules.iter().map(|it| &*it.artifact).collect();
+    let kept: Vec<String> =
+        record.buckets[0].schedules.iter().map(|it| name(&it.artifact)).collect();
     assert_eq!(kept, ["a", "c"]);
 }
 
@@ -227,7 +250,7 @@ fn merging_loses_nothing_and_depends_on_no_order() {
     right.merge(a).unwrap();
     assert_eq!(left, right);
     assert_eq!(left.buckets.len(), 2);
-    assert_eq!(left.buckets[0].best(Isa::Avx512).unwrap().artifact, "b");
+    assert_eq!(left.buckets[0].best(Isa::Avx512).unwrap().artifact, code("b"));
     assert_eq!(left.buckets[0].trials, 64, "the other may be an earlier state of the same effort");
 }
 
@@ -236,7 +259,7 @@ fn records_of_different_things_do_not_merge() {
     let mut left = sample();
     let collision = Record { dag: "something else".to_owned(), ..sample() };
     assert_eq!(left.merge(collision), Err(Conflict("workloads with the same hash")));
-    let elsewhere = Record { device: DeviceKey("cpu-avx2-l1:32-l2:1024-t8".into()), ..sample() };
+    let elsewhere = Record { device: "cpu-avx2-l1:32-l2:1024-t8".parse().unwrap(), ..sample() };
     assert_eq!(left.merge(elsewhere), Err(Conflict("devices")));
     assert_eq!(left, sample());
 }
@@ -266,22 +289,28 @@ fn a_session_reorders_what_it_measured_and_keeps_the_rest() {
     known.add(Entry { platform: Platform::Cpu(Isa::Avx2), ..entry("lost", Source::Evolved, 60.0) });
     let session =
         [("new", 101.0), ("old", 103.0)].map(|(name, ns)| entry(name, Source::Evolved, ns));
-    let was_measured = |artifact: &str| ["new", "old", "lost"].contains(&artifact);
+    let was_measured = |artifact: &ArtifactId| ["new", "old", "lost"].contains(&&*name(artifact));
     known.supersede(Isa::Avx512, session.into(), &was_measured);
     let names: Vec<_> =
-        known.schedules.iter().map(|it| (it.platform, it.artifact.as_str())).collect();
-    let expected = ["new", "old", "other", "slow"].map(|it| (Platform::Cpu(Isa::Avx512), it));
+        known.schedules.iter().map(|it| (it.platform, name(&it.artifact))).collect();
+    let expected =
+        ["new", "old", "other", "slow"].map(|it| (Platform::Cpu(Isa::Avx512), it.to_owned()));
     assert_eq!(names[..4], expected);
-    assert_eq!(names[4..], [(Platform::Cpu(Isa::Avx2), "lost")], "another instruction set");
+    assert_eq!(
+        names[4..],
+        [(Platform::Cpu(Isa::Avx2), "lost".to_owned())],
+        "another instruction set"
+    );
 }
 
 /// A schedule for GPUs, compiled and never measured; `n` tells artifacts and images apart.
 fn prepared(n: u8) -> Entry {
     let arch = Arch { sm: 90, exact: true };
-    let image = |format, arch| Image { format, arch, bytes: 100, sha256: "0f".repeat(32) };
+    let sha256 = "0f".repeat(32).parse::<Digest>().unwrap();
+    let image = |format, arch| Image { format, arch, bytes: 100, sha256 };
     Entry {
         platform: Platform::Cuda(arch),
-        artifact: format!("{n:x}").repeat(64),
+        artifact: format!("{n:x}").repeat(64).parse().unwrap(),
         measured: None,
         images: vec![image(Format::Cubin, arch), image(Format::Ptx, Arch { exact: false, ..arch })],
         ..entry("", Source::Default, 1.0)
@@ -344,16 +373,14 @@ fn a_record_of_a_gpu_that_cannot_be_true_is_refused() {
     let of_image = |change: &dyn Fn(&mut Image)| {
         refused(&|it| change(&mut it.buckets[0].schedules[0].images[0]))
     };
-    for error in [
-        of_image(&|it| it.sha256.truncate(12)),
-        of_image(&|it| it.sha256 = "../".repeat(22)[..64].to_owned()),
-        of_image(&|it| it.bytes = 0),
-        of_image(&|it| it.bytes = Image::TOO_LARGE),
-    ] {
-        assert!(error.starts_with("`image` has no hash"), "{error}");
+    for error in [of_image(&|it| it.bytes = 0), of_image(&|it| it.bytes = Image::TOO_LARGE)] {
+        assert!(error.starts_with("`image` has no length"), "{error}");
     }
-    let error = refused(&|it| it.buckets[0].schedules[0].artifact.truncate(12));
-    assert!(error.starts_with("`image` is of a schedule that has none"), "{error}");
+    let text = record_of_a_gpu(vec![prepared(1)]).to_toml();
+    for bad in ["0f0f", &"../".repeat(22)[..64]] {
+        let error = Record::from_toml(&text.replacen(&"0f".repeat(32), bad, 1)).unwrap_err();
+        assert!(error.to_string().contains("not 64 hexadecimal digits"), "{error}");
+    }
     let other =
         |it: &mut Record| it.device = GpuTarget::generic(Arch { sm: 80, exact: false }).key();
     assert!(refused(&other).starts_with("`isa` is not what the device runs"));
@@ -367,7 +394,8 @@ fn a_record_of_a_gpu_that_cannot_be_true_is_refused() {
 fn what_was_measured_goes_before_what_was_not_and_keeps_its_images() {
     let mut known = bucket(1, 16, vec![prepared(1)]);
     let arrange = |it: &Bucket| -> Vec<_> {
-        let one = |it: &Entry| (it.artifact[..1].to_owned(), it.median_ns(), it.images.len());
+        let one =
+            |it: &Entry| (it.artifact.to_string()[..1].to_owned(), it.median_ns(), it.images.len());
         it.schedules.iter().map(one).collect()
     };
     // Another default schedule: the one before is of an older generator.
@@ -387,9 +415,9 @@ fn what_was_measured_goes_before_what_was_not_and_keeps_its_images() {
 /// A record with a schedule that came from elsewhere and was refined here.
 fn transferred() -> Record {
     let mut record = sample();
-    let donor = Ancestor::transferred(WorkloadId("cd".repeat(32)), 777.0);
+    let donor = Ancestor::transferred(WorkloadId("cd".repeat(32).parse().unwrap()), 777.0);
     record.buckets[0].schedules[0].lineage = vec![
-        donor.on(DeviceKey("cpu-avx2-l1:32-l2:256-t8".to_owned())),
+        donor.on("cpu-avx2-l1:32-l2:256-t8".parse().unwrap()),
         Ancestor::new(Source::Transfer, 1400.0).moved(vec!["c rows 8 -> 6".to_owned()]),
     ];
     record
@@ -413,7 +441,7 @@ fn a_lineage_says_where_a_schedule_came_from_and_what_refined_it() {
 fn only_records_that_need_it_are_of_the_newest_schema() {
     assert_eq!((sample().needed_schema(), transferred().needed_schema()), (1, 3));
     let own = || Ancestor::new(Source::Evolved, 1.0);
-    let donor = Ancestor::transferred(WorkloadId("cd".repeat(32)), 1.0);
+    let donor = Ancestor::transferred(WorkloadId("cd".repeat(32).parse().unwrap()), 1.0);
     for ancestor in [donor, own().on(sample().device), own().moved(vec!["a 1 -> 2".into()])] {
         let mut record = sample();
         record.buckets[0].schedules[1].lineage = vec![own(), ancestor];
@@ -490,7 +518,7 @@ fn schedules_that_were_measured_otherwise_do_not_compare() {
     let check = |known: Vec<Entry>, other: Vec<Entry>, expected: &[&str]| {
         let mut merged = bucket(1, 16, known);
         merged.merge(bucket(1, 16, other));
-        let found: Vec<&str> = merged.schedules.iter().map(|it| it.artifact.as_str()).collect();
+        let found: Vec<String> = merged.schedules.iter().map(|it| name(&it.artifact)).collect();
         assert_eq!(found, expected);
     };
     check(vec![warm("a", 100.0)], vec![cold("b", 400.0)], &["b"]);

@@ -3,8 +3,7 @@
 use serde::{Deserialize, Serialize};
 use toml::ser::ValueSerializer;
 
-use super::{Ancestor, Bucket, Entry, Image, Record, SCHEMA, ranges};
-use tvmtune_ir::target::{DeviceKey, Platform};
+use super::{Bucket, Entry, Record, SCHEMA, ranges};
 
 /// Text that is not a record this build can use. Callers name the file, and treat it as a miss.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -71,31 +70,6 @@ impl Record {
             }
         }
     }
-
-    /// Checks the invariants that types do not express.
-    fn check(&self) -> Result<(), &'static str> {
-        if self.workload.len() != 64 || !is_hex(&self.workload) {
-            return Err("`workload` is not 64 hexadecimal digits");
-        }
-        // With modules where another function of the crate has the same name.
-        let is_name =
-            |it: &str| !it.is_empty() && it.chars().all(|it| it.is_alphanumeric() || it == '_');
-        if !self.name.split("::").all(is_name) {
-            return Err("`name` is not the name of a function");
-        }
-        if self.schema < self.needed_schema() {
-            return Err("it says more than records of its schema can");
-        }
-        if self.provenance.peaks.is_some_and(|it| !it.is_possible()) {
-            return Err("`peaks` are not positive numbers");
-        }
-        let is_weight = |it: &Bucket| it.weight.is_none_or(|it| it.is_finite() && it > 0.0);
-        if !self.buckets.iter().all(is_weight) {
-            return Err("`weight` is not a positive number");
-        }
-        let mut entries = self.buckets.iter().flat_map(|it| &it.schedules);
-        entries.try_for_each(|it| it.check(&self.device))
-    }
 }
 
 impl Bucket {
@@ -116,7 +90,8 @@ impl Bucket {
 
 impl Entry {
     fn print(&self, text: &mut String) {
-        let Self { platform, artifact, source, trace, measured, lineage, images } = self;
+        let Self { platform, artifact, measured_code, source, trace, .. } = self;
+        let Self { measured, lineage, images, .. } = self;
         *text += &format!("\n[[bucket.schedule]]\nisa = {}\n", inline(&platform.to_string()));
         *text += &format!("source = {}\n", inline(source));
         if let Some(measured) = measured {
@@ -124,6 +99,9 @@ impl Entry {
         }
         *text += &list("trace", trace);
         *text += &format!("artifact = {}\n", inline(artifact));
+        if let Some(code) = measured_code {
+            *text += &format!("measured_code = {}\n", inline(code));
+        }
         if !lineage.is_empty() {
             *text += &list("lineage", lineage);
         }
@@ -158,45 +136,5 @@ fn lines(value: &str) -> String {
         format!("\"\"\"\n{value}\"\"\"")
     } else {
         inline(&value)
-    }
-}
-
-pub(super) fn is_hex(text: &str) -> bool {
-    text.bytes().all(|it| matches!(it, b'0'..=b'9' | b'a'..=b'f'))
-}
-
-impl Entry {
-    fn check(&self, device: &DeviceKey) -> Result<(), &'static str> {
-        if !is_hex(&self.artifact) || self.artifact.is_empty() {
-            return Err("`artifact` is not a hexadecimal number");
-        }
-        if !self.platform.is_of(device) {
-            return Err("`isa` is not what the device runs");
-        }
-        self.lineage.iter().try_for_each(Ancestor::check)?;
-        let prepared = matches!(self.platform, Platform::Cuda(_));
-        match &self.measured {
-            Some(it) => {
-                let sorted = [0.0, it.min_ns, it.p10_ns, it.median_ns, it.p90_ns, f64::INFINITY];
-                if !sorted.is_sorted_by(|a, b| a <= b && a.is_finite()) || it.min_ns <= 0.0 {
-                    return Err("timings are not in order, 0 < min <= p10 <= median <= p90");
-                }
-                if it.error.is_some_and(|it| !it.is_finite() || it < 0.0) {
-                    return Err("`error` is not a share of the tolerance");
-                }
-            }
-            None if prepared => {}
-            None => return Err("a schedule for a CPU has no timings"),
-        }
-        if !self.images.is_empty() && (!prepared || self.artifact.len() != 64) {
-            return Err("`image` is of a schedule that has none");
-        }
-        let is_whole = |it: &Image| {
-            it.sha256.len() == 64 && is_hex(&it.sha256) && (1..Image::TOO_LARGE).contains(&it.bytes)
-        };
-        match self.images.iter().all(is_whole) {
-            true => Ok(()),
-            false => Err("`image` has no hash of 64 hexadecimal digits, or no length that can be"),
-        }
     }
 }

@@ -22,7 +22,7 @@ impl Job {
     /// Creates the candidate of generated code.
     pub fn on_cpu(generated: &Generated, cases: &[CaseSpec]) -> Self {
         let job = Self::new(&generated.kernel, &generated.code.phases, cases);
-        Self { artifact: generated.artifact.0.clone(), ..job }
+        Self { artifact: generated.artifact.to_string(), ..job }
     }
 }
 

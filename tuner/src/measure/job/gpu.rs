@@ -48,7 +48,7 @@ impl Job {
         Self {
             code: CodeSpec::Gpu(GpuSpec { images, functions, maps, launches }),
             bytes,
-            artifact: generated.artifact.0.clone(),
+            artifact: generated.artifact.to_string(),
         }
     }
 }
