@@ -133,7 +133,8 @@ fn kept_code_is_verified_and_timed_by_a_worker() {
 fn damaged_and_wrong_code_is_ignored_and_named() {
     let Some(upgraded) = Upgraded::new() else { return };
     let path = files(&upgraded.machine.cache().code()).into_iter().find(|it| {
-        it.file_name().is_some_and(|it| it.to_string_lossy().starts_with(&upgraded.former.to_string()))
+        it.file_name()
+            .is_some_and(|it| it.to_string_lossy().starts_with(&upgraded.former.to_string()))
     });
     let path = path.expect("it was kept");
     let whole = fs::read(&path).unwrap();

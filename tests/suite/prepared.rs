@@ -106,7 +106,11 @@ fn a_crate_ships_and_embeds_what_was_prepared() {
     for hash in &hashes {
         assert!(cuda.contains(&hash.to_string()), "{hash} is not embedded");
         let included = files(&sandbox.cache().with_file_name("out").join("tvmtune"));
-        assert!(included.iter().any(|it| it.file_stem().is_some_and(|it| it == hash.to_string().as_str())));
+        assert!(
+            included
+                .iter()
+                .any(|it| it.file_stem().is_some_and(|it| it == hash.to_string().as_str()))
+        );
     }
     assert_eq!(build(&sandbox, "out", &[]), (text.clone(), warnings), "kept as it is");
     fs::remove_dir_all(sandbox.package().join("tvmtune")).expect("it is there");

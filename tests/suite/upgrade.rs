@@ -8,6 +8,8 @@ use tvmtune_tests::sandbox::{Said, Sandbox, files, said};
 /// A record that release 0.1 wrote of [`SOURCE`].
 const FORMER: &str = include_str!("../../compiler/plan/src/fixtures/generator-1.toml");
 
+const TVMTUNE: &str = env!("CARGO_BIN_EXE_tvmtune");
+
 const SOURCE: &str = "
 use tvmtune_runtime::autotune;
 
@@ -25,11 +27,7 @@ const RECORD: &str = "tvmtune/add_relu_256x56x56/c2d516f69012.cpu-avx512-l1_48-l
 
 #[track_caller]
 fn upgrade(sandbox: &Sandbox) -> Said {
-    let said = said(sandbox.command(env!("CARGO_BIN_EXE_tvmtune")).args([
-        "upgrade",
-        "--shipped",
-        "--without-measuring",
-    ]));
+    let said = said(sandbox.command(TVMTUNE).args(["upgrade", "--shipped", "--without-measuring"]));
     assert_eq!(said.code, Some(0), "{said:?}");
     said
 }
@@ -90,7 +88,7 @@ fn change_traces(sandbox: &Sandbox) {
 fn kept_code_is_timed_beside_that_of_now_and_what_is_damaged_is_named() {
     let sandbox = Sandbox::new("sandbox", LINEAR);
     let tvmtune = |arguments: &[&str]| {
-        let said = said(sandbox.command(env!("CARGO_BIN_EXE_tvmtune")).args(arguments));
+        let said = said(sandbox.command(TVMTUNE).args(arguments));
         assert_eq!(said.code, Some(0), "{said:?}");
         said
     };
@@ -135,7 +133,7 @@ fn kept_code_is_timed_beside_that_of_now_and_what_is_damaged_is_named() {
 fn a_schedule_that_makes_other_code_is_replayed_until_it_is_measured_again() {
     let sandbox = Sandbox::new("sandbox", LINEAR);
     let tvmtune = |arguments: &[&str]| {
-        let said = said(sandbox.command(env!("CARGO_BIN_EXE_tvmtune")).args(arguments));
+        let said = said(sandbox.command(TVMTUNE).args(arguments));
         assert_eq!(said.code, Some(0), "{said:?}");
         said.out
     };
@@ -174,4 +172,75 @@ fn a_schedule_that_makes_other_code_is_replayed_until_it_is_measured_again() {
             |it: &Entry| !it.is_replayed() && !it.artifact.to_string().starts_with("000000");
         assert!(after.schedules.iter().all(is_fresh) || !is_searched(before), "{after:?}");
     }
+}
+
+#[test]
+fn what_is_replayed_is_marked_so_and_verified_for_what_it_says() {
+    let sandbox = Sandbox::new("sandbox", SOURCE);
+    let tvmtune = |arguments: &[&str], code: i32| {
+        let said = said(sandbox.command(TVMTUNE).args(arguments));
+        assert_eq!(said.code, Some(code), "{said:?}");
+        said.out
+    };
+    tvmtune(&["tune", "--trials", "4"], 0);
+    tvmtune(&["accept"], 0);
+    let path = files(&sandbox.package().join("tvmtune")).remove(0);
+    let record = || Record::from_toml(&fs::read_to_string(&path).expect("readable")).expect("one");
+    let good = record();
+    let mut other = good.clone();
+    let former = tvmtune_tests::code("of a former release");
+    other.buckets[0].schedules[0].artifact = former;
+    fs::write(&path, other.to_toml()).expect("writable");
+    let verify = ["verify", "--shipped"];
+    assert!(tvmtune(&verify, 1).contains("1 not as recorded"));
+    let upgrade = ["upgrade", "--shipped", "--without-measuring"];
+    assert!(tvmtune(&upgrade, 0).contains("1 record: 0 schedules carried over, 1 replayed"));
+    let marked = record();
+    let first = &marked.buckets[0].schedules[0];
+    assert_eq!(
+        (first.artifact, first.timed_code()),
+        (good.buckets[0].schedules[0].artifact, former)
+    );
+    let said = tvmtune(&verify, 0);
+    assert!(said.contains("0 not as recorded") && said.contains("1 replayed"), "{said}");
+    assert!(tvmtune(&upgrade, 0).contains("0 records"), "once is enough");
+    assert_eq!(record(), marked);
+    // A mark excuses no other code, and no trace that does not apply.
+    let mut bad = marked.clone();
+    bad.buckets[0].schedules[0].artifact = former;
+    fs::write(&path, bad.to_toml()).expect("writable");
+    tvmtune(&verify, 1);
+    let mut bad = marked.clone();
+    bad.buckets[0].schedules[0].trace.push("split s0 a99 [4, 4]".to_owned());
+    fs::write(&path, bad.to_toml()).expect("writable");
+    tvmtune(&verify, 1);
+    assert!(tvmtune(&upgrade, 0).contains("a trace does not apply"));
+    // A time of other code is not shown, and is tuned again.
+    fs::write(&path, marked.to_toml()).expect("writable");
+    fs::remove_dir_all(sandbox.cache()).expect("writable");
+    let said = tvmtune(&["check"], 1);
+    assert!(said.contains("replayed"), "{said}");
+    // What is measured takes the place of what is marked.
+    tvmtune(&["tune", "--trials", "4"], 0);
+    tvmtune(&["accept"], 0);
+    assert!(record().buckets.iter().flat_map(|it| &it.schedules).all(|it| !it.is_replayed()));
+    tvmtune(&verify, 0);
+}
+
+#[test]
+fn the_records_that_ship_say_the_truth() {
+    let checkout = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("a checkout");
+    let sandbox = Sandbox::new("sandbox", SOURCE);
+    let packages = ["-p", "tvmtune-kernels", "-p", "minilm"];
+    let mut command = sandbox.command(TVMTUNE);
+    let said = said(command.current_dir(checkout).args(["verify", "--shipped"]).args(packages));
+    assert_eq!(
+        said.code,
+        Some(0),
+        "where generated code changed, `cargo tvmtune upgrade --shipped --without-measuring \
+         -p tvmtune-kernels -p minilm` says so in the records:\n{}{}",
+        said.out,
+        said.err
+    );
+    assert!(said.out.contains(" 0 not as recorded"), "{said:?}");
 }
