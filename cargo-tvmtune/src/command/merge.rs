@@ -3,10 +3,10 @@
 
 use std::path::Path;
 
-use anstream::println;
 use anyhow::{Result, bail};
 use tvmtune_plan::database::{Cache, Database, Files, Store, StoreKind};
 
+use crate::output::{eprintln, println};
 use crate::Exit;
 use crate::cli::Merge;
 use crate::render::count;

@@ -2,7 +2,9 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
+use super::holder::Holder;
 use crate::record::RecordError;
 
 /// The error of a file. Most callers show it as a warning and continue.
@@ -23,6 +25,21 @@ pub enum DatabaseError {
     /// A file with compiled code is not what its record says.
     #[error("`{path}` is not used: {what}; restore it, or run `cargo tvmtune compile --record`")]
     Artifact { path: PathBuf, what: &'static str },
+    /// Another process held a lock for longer than there was time to wait.
+    #[error(
+        "waited {} s for {holder}, which has locked `{path}`; {}",
+        .waited.as_secs(), .holder.advice()
+    )]
+    Busy { path: PathBuf, waited: Duration, holder: Holder },
+    /// The file changed again and again while it was merged with.
+    #[error("`{path}` was not changed: other processes write it all the time; try again later")]
+    Contended { path: PathBuf },
+    /// Nothing can be written to the cache.
+    #[error(
+        "no result can be kept in `{path}`: {source}; make room for it, or set `TVMTUNE_CACHE` to \
+         another folder"
+    )]
+    Unwritable { path: PathBuf, source: io::Error },
     /// There is no folder for results.
     #[error("there is no cache folder to write to; set `TVMTUNE_CACHE` to one")]
     NoCache,
