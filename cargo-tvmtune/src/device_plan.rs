@@ -14,11 +14,12 @@ use tvmtune_plan::device;
 use tvmtune_plan::record::{Bucket, Effort, SearchLimits};
 use tvmtune_schedule::Instruction;
 
+use crate::output::eprintln;
 use crate::cli::{Device, Selection};
 use crate::records::{self, PackageRecords};
 use crate::{Exit, workspace};
 
-/// The time limit for the lock of a device: some builds' budgets.
+/// The time that `bench`, which has no budget, waits for the lock of a device: some builds' budgets.
 pub(crate) const LOCK_LIMIT: Duration = Duration::from_secs(120);
 
 /// The code of one bucket of a kernel on one platform.

@@ -9,6 +9,7 @@
 mod cli;
 mod command;
 mod device_plan;
+mod output;
 mod profile;
 mod progress;
 mod records;
@@ -19,11 +20,13 @@ mod workspace;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use anyhow::Result;
+use anyhow::{Result, anyhow};
 use clap::Parser;
 use tvmtune_tuner::measure::worker;
 
 use cli::{Cli, Command};
+
+use crate::output::eprintln;
 
 /// The exit status of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,7 +46,9 @@ const USAGE: u8 = 2;
 pub fn main() -> ExitCode {
     worker::maybe_run();
     let cli = Cli::parse_from(arguments(std::env::args_os()));
-    match run(cli.command) {
+    let exit = run(cli.command);
+    let lost = output::finish().map(|it| anyhow!("cannot write to standard output: {it}"));
+    match lost.map_or(exit, Err) {
         Ok(Exit::Done) => ExitCode::SUCCESS,
         Ok(Exit::Refused) => ExitCode::FAILURE,
         Ok(Exit::NoDevice) => ExitCode::from(3),

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use indicatif::{ProgressBar, ProgressStyle};
 use tvmtune_tuner::tune::Event;
 
+use crate::output::eprintln;
 use crate::render::{count, latency};
 
 /// Progress of one session.
@@ -39,9 +40,9 @@ impl Progress {
     /// Shows an event.
     pub(crate) fn on_event(&mut self, event: &Event<'_>) {
         match event {
-            Event::Waiting { waited, others } => return self.wait(*waited, others),
+            Event::Waiting { waited, whom } => return self.wait(*waited, whom),
             Event::Started { n_tasks } => {
-                self.n_tasks = *n_tasks;
+                (self.n_tasks, self.latest) = (*n_tasks, String::new());
                 self.line(&format!("tuning {}", count(*n_tasks, "kernel")));
             }
             Event::Default { task, ns } => self.latest = format!("{task}: {}", latency(*ns)),
@@ -71,14 +72,14 @@ impl Progress {
         self.bar.tick();
     }
 
-    /// Shows that another process measures.
-    fn wait(&mut self, waited: Duration, others: &[String]) {
-        let whom = others.first().map_or("another process".to_owned(), |it| format!("`{it}`"));
-        let state = format!("waiting for {whom}, which is measuring: {} s", waited.as_secs());
-        let is_first = waited < Duration::from_millis(50);
+    /// Shows that another process holds a lock.
+    fn wait(&mut self, waited: Duration, whom: &str) {
+        let state = format!("waiting for {whom}: {} s", waited.as_secs());
+        let is_first = self.latest != whom;
         if self.bar.is_hidden() && (is_first || self.last.elapsed() >= HEARTBEAT) {
             self.line(&state);
         }
+        self.latest = whom.to_owned();
         self.bar.set_message(state);
         self.bar.tick();
     }

@@ -17,6 +17,7 @@ use tvmtune_plan::database::{CacheUse, Database, Lookup};
 use tvmtune_plan::device;
 use tvmtune_plan::record::SearchLimits;
 
+use crate::output::eprintln;
 use crate::cli::Device;
 
 /// The records of each kernel of a package, in its order.

@@ -71,7 +71,7 @@ impl<'a> Build<'a> {
     /// reproducible.
     pub(crate) fn plan_target(&self) -> PlanTarget {
         let device = self.device.filter(|_| self.resolution.mode != Mode::Require);
-        let budget = tune::budget(self.script, &self.package).unwrap_or(Budget::BUILD);
+        let budget = tune::budget(self.script, &self.package.config).unwrap_or(Budget::BUILD);
         PlanTarget { device, gpu: None, limits: budget.search_limits() }
     }
 
@@ -212,9 +212,10 @@ impl<'a> Build<'a> {
         self.package.cache().filter(|_| !is_foreign)
     }
 
-    /// Lets the next cargo command run the script again.
-    pub(crate) fn plan_again(&self) -> Result<(), BuildError> {
-        self.cache().map_or(Ok(()), |it| Ok(it.touch()?))
+    /// Lets the next cargo command run the script again. Where the cache can't be written, that would
+    /// find nothing new in it, and the session says so.
+    pub(crate) fn plan_again(&self) {
+        let _ = self.cache().map(|it| it.touch());
     }
 
     /// Returns the files and variables that the plans follow from.

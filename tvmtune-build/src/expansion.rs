@@ -6,16 +6,21 @@
 //! # Invariant
 //!
 //! - One process at a time works on the plans of a package. A second one that asks for the same
-//!   session finds it done.
+//!   session finds it done. It waits for as long as a session may take, and then goes on without.
 
-use std::io::{Read, Write};
+use std::io::Write;
+use std::time::Duration;
 
-use tvmtune_plan::database::atomic;
+use tvmtune_plan::database::Lock;
 use tvmtune_plan::handoff::{Answer, Handoff, ROLE, ROLE_EXPAND, Request};
+use tvmtune_plan::request;
 
 use crate::emit::LOCK;
 use crate::run;
 use crate::script::Script;
+
+/// The time beyond its budget in which a session ends: the last candidate, records, and plans.
+const END_OF_SESSION: Duration = Duration::from_secs(10);
 
 /// Answers a request, if this process was started for that; tells if it was.
 pub(crate) fn serve_if_asked() -> bool {
@@ -28,18 +33,21 @@ pub(crate) fn serve_if_asked() -> bool {
 }
 
 fn serve() -> Result<(), Box<dyn std::error::Error>> {
-    let mut text = String::new();
-    std::io::stdin().read_to_string(&mut text)?;
+    let text = request::receive(|| ())?;
     let request = Request::from_toml(&text).ok_or("the macro is of another version")?;
     std::io::stdout().write_all(answer(&request)?.to_toml().as_bytes())?;
     Ok(())
 }
 
 fn answer(request: &Request) -> Result<Answer, Box<dyn std::error::Error>> {
-    let lock = atomic::lock_file(&request.plans.join(LOCK))?;
-    lock.lock()?;
-    let handoff = Handoff::read(&request.plans).ok_or("no build script of this version ran")?;
+    let none = "no build script of this version ran";
+    let handoff = Handoff::read(&request.plans).ok_or(none)?;
     let script = Script::resume(&request.plans, &handoff).ok_or("no cargo started this")?;
+    // Who holds the lock tunes the same package, within the same budget.
+    let patience = run::session_limit(&script).saturating_add(END_OF_SESSION);
+    let _lock = Lock::acquire(&request.plans.join(LOCK), patience, &mut |_| ())?;
+    // Another process may have written it anew.
+    let handoff = Handoff::read(&request.plans).ok_or(none)?;
     let lines = match &request.op {
         Some(source) => run::plan_expanded(&script, source)?,
         None if handoff.wants_session => run::session(&script)?,

@@ -16,12 +16,14 @@
 //! - What one session leaves, the next cargo command goes on with.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use tvmtune_plan::database::Lookup;
 use tvmtune_plan::handoff::{Handoff, OpSource};
 use tvmtune_plan::printable::{one_line, shown};
 
 use crate::build::{Build, BuildError, wants_tuning};
+use crate::config::{Budget, Config};
 use crate::cuda::Compiler;
 use crate::emit::{self, Emitter};
 use crate::mode::Mode;
@@ -83,7 +85,7 @@ pub(crate) fn session(script: &Script) -> Result<Vec<String>, BuildError> {
     build.hand_off(&reports, false)?;
     let waits = |it: &OpReport| wants_tuning(it) && !tuning.failed(&it.name);
     if build.counted(&reports).iter().any(waits) {
-        build.plan_again()?;
+        build.plan_again();
     }
     let mut lines = lines(&build, &lookups, &reports, &tuning, bad);
     let is_native = build.package.config.targets.cuda.as_ref().is_some_and(|it| it.native);
@@ -91,6 +93,12 @@ pub(crate) fn session(script: &Script) -> Result<Vec<String>, BuildError> {
         lines.push(format!("tvmtune: `native` in `tvmtune.toml` is no GPU here: {why}"));
     }
     Ok(lines.iter().map(|it| one_line(it)).collect())
+}
+
+/// Returns the time that a session of the package may take.
+pub(crate) fn session_limit(script: &Script) -> Duration {
+    let config = Config::read(&script.manifest_dir).unwrap_or_default();
+    tune::budget(script, &config).unwrap_or(Budget::BUILD).total
 }
 
 /// Plans an op that no run of the script saw; the plans of others stay. Returns a line for the user if
@@ -115,7 +123,7 @@ pub(crate) fn plan_expanded(script: &Script, source: &OpSource) -> Result<Vec<St
     }
     let waits = build.resolution.mode == Mode::Tune && reports.iter().any(wants_tuning);
     if waits {
-        build.plan_again()?;
+        build.plan_again();
     }
     let line = |it: &OpReport| {
         format!(

@@ -12,6 +12,7 @@ mod expand;
 mod expanded;
 mod infer;
 mod operand;
+mod parent;
 mod plan;
 mod script;
 mod scripted;

@@ -3,12 +3,14 @@
 //! In: a [`Handoff`] that the script left. Out: plans and a handoff that it has written anew. Next:
 //! the plan is read.
 
-use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Once;
 
 use tvmtune_plan::handoff::{Answer, Handoff, OpSource, ROLE, ROLE_EXPAND, Request};
+use tvmtune_plan::request;
+
+use crate::parent::while_cargo_lives;
 
 /// Asks for a session, which tunes, and prints what it says: cargo shows what compilers print.
 pub(crate) fn tune(plans: &Path, handoff: &Handoff) {
@@ -41,11 +43,8 @@ fn ask(plans: &Path, handoff: &Handoff, op: Option<OpSource>) -> Result<Vec<Stri
         let mut command = Command::new(&program);
         command.env(ROLE, ROLE_EXPAND).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn()?;
-        if let Some(mut stdin) = child.stdin.take() {
-            // A program that does not read it does not answer either, which is an error below.
-            let _ = stdin.write_all(request.as_bytes());
-        }
-        child.wait_with_output()
+        let asked = request::send(&mut child, &request);
+        while_cargo_lives(asked, || child.wait_with_output())
     };
     let output = run().map_err(|it| failed(it.to_string()))?;
     if !output.status.success() {

@@ -1,12 +1,12 @@
 //! `cargo tvmtune accept`: from the user's cache into the crate.
 
-use anstream::println;
 use anyhow::Result;
 use tvmtune_build::package::Package;
 use tvmtune_plan::database::{CacheUse, Database, Files, StoreKind};
 use tvmtune_plan::printable::shown;
 use tvmtune_plan::read::{self, limit};
 
+use crate::output::{eprintln, println};
 use crate::cli::Accept;
 use crate::records::PackageRecords;
 use crate::render::count;
@@ -47,7 +47,9 @@ fn accept(package: &Package, n_kept: usize) -> Result<usize> {
     }
     if n_changed > 0 {
         // Cargo does not track a folder that did not exist at the last build.
-        package.plan_again()?;
+        if let Err(error) = package.plan_again() {
+            eprintln!("warning: {error}; `touch build.rs` lets the next build use what is new");
+        }
     }
     Ok(n_changed)
 }

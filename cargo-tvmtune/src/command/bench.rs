@@ -1,6 +1,5 @@
 //! `cargo tvmtune bench`: times the code that a build would embed, beside the default schedule.
 
-use anstream::{print, println};
 use anyhow::{Result, bail};
 use serde::Serialize;
 use tvmtune_build::op::Op;
@@ -15,6 +14,7 @@ use tvmtune_tuner::measure::{Exclusive, WorkerCommand};
 use tvmtune_tuner::outcome::{Outcome, Timing};
 use tvmtune_tuner::tune::{self, Bucket, Workload};
 
+use crate::output::{eprintln, print, println};
 use crate::Exit;
 use crate::cli::{Bench, Operands};
 use crate::device_plan::{self, LOCK_LIMIT, PlannedVariant, for_each_device, runnable};

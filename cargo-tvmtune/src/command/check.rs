@@ -1,6 +1,5 @@
 //! `cargo tvmtune check`: checks that shipped records are complete. Needs no device.
 
-use anstream::println;
 use anyhow::Result;
 use tvmtune_build::config::Budget;
 use tvmtune_build::cuda;
@@ -10,6 +9,7 @@ use tvmtune_build::report::TuningStatus;
 use tvmtune_ir::target::{GpuTarget, Isa, Platform};
 use tvmtune_plan::database::{CacheUse, Files, Lookup, StoreKind};
 
+use crate::output::println;
 use crate::cli::Check;
 use crate::records::{self, PackageRecords};
 use crate::render::count;

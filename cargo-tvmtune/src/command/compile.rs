@@ -2,7 +2,6 @@
 
 use std::path::Path;
 
-use anstream::{print, println};
 use anyhow::{Context, Result};
 use serde::Serialize;
 use tvmtune_build::op::Op;
@@ -20,6 +19,7 @@ use tvmtune_tuner::parallel::on_all_cores;
 use tvmtune_tuner::random::Random;
 use tvmtune_tuner::space::Space;
 
+use crate::output::{eprintln, print, println};
 use crate::cli::Compile;
 use crate::render::{Table, count, latency};
 use crate::{Exit, records, workspace};

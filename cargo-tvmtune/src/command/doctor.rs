@@ -2,7 +2,6 @@
 
 use std::path::Path;
 
-use anstream::println;
 use anyhow::Result;
 use tvmtune_build::script::DECLARED;
 use tvmtune_build::tune::session;
@@ -12,6 +11,7 @@ use tvmtune_plan::device;
 use tvmtune_plan::record::Peaks;
 use tvmtune_tuner::compile::Nvrtc;
 
+use crate::output::println;
 use crate::Exit;
 
 pub(crate) fn run() -> Result<Exit> {

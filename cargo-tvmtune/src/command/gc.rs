@@ -3,18 +3,20 @@
 //! writers that were killed.
 
 use std::collections::BTreeSet;
-use std::fs;
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
-use anstream::println;
 use anyhow::{Context, Result};
 use tvmtune_build::package::Package;
 use tvmtune_ir::artifact::ArtifactId;
 use tvmtune_ir::workload::WorkloadId;
-use tvmtune_plan::database::{Cache, CacheUse, Database, SearchDirs, Store, StoreKind};
+use tvmtune_plan::database::{
+    Cache, CacheUse, Database, Lock, PATIENCE, SearchDirs, Store, StoreKind,
+};
 use tvmtune_plan::printable::shown;
 use tvmtune_tuner::measure::KeptCode;
 
+use crate::output::println;
 use crate::cli::Gc;
 use crate::render::count;
 use crate::{Exit, workspace};
@@ -30,13 +32,23 @@ pub(crate) fn run(arguments: &Gc) -> Result<Exit> {
 
 /// Lists or removes what packages ship in vain.
 fn shipped(packages: &[Package], apply: bool) -> Result<()> {
-    let mut orphans: Vec<PathBuf> = packages.iter().flat_map(orphans).collect();
-    orphans.dedup();
-    for path in &orphans {
-        println!("{}", shown(path));
-        if apply {
-            remove(path)?;
+    let mut orphans = Vec::new();
+    for package in packages {
+        // Compiled code is written before the record that names it.
+        let _lock = match package.shipped() {
+            dir if apply && dir.is_dir() => Lock::of_folder(&dir, PATIENCE)?,
+            _ => None,
+        };
+        let mut found = self::orphans(package);
+        // Packages of a workspace share its records.
+        found.retain(|it| !orphans.contains(it));
+        for path in &found {
+            println!("{}", shown(path));
+            if apply {
+                remove(path)?;
+            }
         }
+        orphans.extend(found);
     }
     let (records, files): (Vec<_>, Vec<_>) =
         orphans.iter().partition(|it| it.extension().is_some_and(|it| it == "toml"));
@@ -54,12 +66,17 @@ fn shipped(packages: &[Package], apply: bool) -> Result<()> {
 
 /// Lists or removes what the user's cache has in vain; says nothing where that is nothing.
 fn cached(cache: &Cache, packages: &[Package], apply: bool) -> Result<()> {
+    // A session keeps code after the record that names it.
+    let _lock = match apply && cache.locks().is_dir() {
+        true => Some(cache.lock_records(PATIENCE, &mut |_| ())?),
+        false => None,
+    };
     let gone = cache.packages_gone();
     for (folder, package) in &gone {
         println!("{} (of `{}`, which is gone)", shown(folder), shown(package));
         if apply {
             let failed = || format!("cannot remove `{}`", shown(folder));
-            fs::remove_dir_all(folder).with_context(failed)?;
+            unless_gone(fs::remove_dir_all(folder)).with_context(failed)?;
         }
     }
     let named = artifacts(packages);
@@ -118,10 +135,16 @@ fn orphans(package: &Package) -> Vec<PathBuf> {
 
 /// Removes a file, and its folder if that was the last one in it.
 fn remove(path: &Path) -> Result<()> {
-    fs::remove_file(path).with_context(|| format!("cannot remove `{}`", shown(path)))?;
+    let failed = || format!("cannot remove `{}`", shown(path));
+    unless_gone(fs::remove_file(path)).with_context(failed)?;
     if let Some(folder) = path.parent() {
         // Fails where others are left, which is as it should be.
         let _ = fs::remove_dir(folder);
     }
     Ok(())
+}
+
+/// Another process may have removed the same.
+fn unless_gone(removed: io::Result<()>) -> io::Result<()> {
+    removed.or_else(|it| if it.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(it) })
 }

@@ -3,11 +3,11 @@
 
 use std::path::Path;
 
-use anstream::println;
 use anyhow::{Result, bail};
 use tvmtune_plan::database::{Cache, Database, Files, Store, StoreKind};
 use tvmtune_plan::printable::shown;
 
+use crate::output::{eprintln, println};
 use crate::Exit;
 use crate::cli::Merge;
 use crate::render::count;

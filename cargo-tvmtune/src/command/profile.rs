@@ -2,10 +2,10 @@
 
 use std::fs;
 
-use anstream::{print, println};
 use anyhow::{Context, Result, anyhow};
 use serde::Serialize;
 
+use crate::output::{print, println};
 use crate::Exit;
 use crate::cli::Profile as Arguments;
 use crate::profile::read::Profile;

@@ -1,6 +1,5 @@
 //! `cargo tvmtune compile --record`: kernels for a GPU that need not be here, prepared to be shipped.
 
-use anstream::println;
 use anyhow::Result;
 use tvmtune_build::cuda::{self, Compiler, Sources, Variant, VariantSpec};
 use tvmtune_build::op::Op;
@@ -12,6 +11,7 @@ use tvmtune_plan::record::{Bucket, End, Entry, GENERATOR, Record, Source, Tier, 
 use tvmtune_tuner::compile::{self, Nvrtc};
 use tvmtune_tuner::parallel::on_all_cores;
 
+use crate::output::{eprintln, println};
 use super::compile::{Compiled, choose};
 use crate::cli::Compile;
 use crate::records::{self, PackageRecords};

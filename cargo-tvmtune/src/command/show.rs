@@ -1,6 +1,5 @@
 //! `cargo tvmtune show NAME`: a kernel's program, schedules and code.
 
-use anstream::{print, println};
 use anyhow::Result;
 use tvmtune_build::cuda;
 use tvmtune_build::op::Op;
@@ -11,6 +10,7 @@ use tvmtune_plan::device;
 use tvmtune_plan::record::SearchLimits;
 use tvmtune_schedule::Schedule;
 
+use crate::output::{print, println};
 use crate::cli::{Selection, Show};
 use crate::records::{self, PackageRecords};
 use crate::render::{Table, count, latency, took};

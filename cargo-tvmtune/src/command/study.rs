@@ -4,12 +4,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use anstream::println;
 use anyhow::{Context, Result};
 use tvmtune_ir::target::CpuTarget;
 use tvmtune_plan::device;
 use tvmtune_tuner::tune::Event;
 
+use crate::output::{eprintln, println};
 use crate::Exit;
 use crate::cli::Study as Arguments;
 use crate::device_plan::LOCK_LIMIT;

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use anstream::{print, println};
 use anyhow::{Context, Result};
 use serde::Serialize;
 use tvmtune_build::config::Budget;
@@ -16,9 +15,10 @@ use tvmtune_plan::device;
 use tvmtune_plan::record::SearchLimits;
 use tvmtune_tuner::tune::{Reuse, Summary, TimeSpent};
 
+use crate::output::{eprintln, print, println};
 use crate::Exit;
 use crate::cli::Tune;
-use crate::device_plan::{self, LOCK_LIMIT, for_each_device, runnable};
+use crate::device_plan::{self, for_each_device, runnable};
 use crate::progress::Progress;
 use crate::records::{self, PackageRecords};
 use crate::render::{Table, count, latency, took};
@@ -81,7 +81,7 @@ pub(crate) fn run(arguments: &Tune) -> Result<Exit> {
                     report.add(&summary);
                     records.package.plan_again()?;
                 }
-                Err(error @ (SessionError::Exclusive(_) | SessionError::Tune(_))) => {
+                Err(error) if is_of_device(&error) => {
                     eprintln!("error: package `{package}`: {error}");
                     return Ok(Exit::NoDevice);
                 }
@@ -97,7 +97,18 @@ pub(crate) fn run(arguments: &Tune) -> Result<Exit> {
     } else {
         print!("{}", report.text());
     }
-    Ok(Exit::Done)
+    match report.skipped.len() {
+        0 => Ok(Exit::Done),
+        n => {
+            eprintln!("error: {} of those asked for could not be tuned", count(n, "kernel"));
+            Ok(Exit::Refused)
+        }
+    }
+}
+
+/// Tells if a session failed because nothing could be measured now, and not for want of a folder.
+pub(super) fn is_of_device(error: &SessionError) -> bool {
+    error.is_busy() || matches!(error, SessionError::Exclusive(_) | SessionError::Tune(_))
 }
 
 /// Tunes the kernels of a package on a device.
@@ -129,7 +140,7 @@ fn tune(
     };
     let reuse = if arguments.again { Reuse::Ignore } else { Reuse::Compete };
     let package = &records.package.name;
-    let request = Request { package, ops, device, targets, budget, reuse, patience: LOCK_LIMIT };
+    let request = Request { package, ops, device, targets, budget, reuse };
     let mut progress = Progress::new();
     session::run(&request, database, &mut |event| progress.on_event(&event))
 }

@@ -7,7 +7,6 @@
 //! A search follows if the earlier code is faster; a kernel that stays slower is named, and its
 //! record counts as unfinished.
 
-use anstream::{print, println};
 use anyhow::{Result, bail};
 use tvmtune_build::config::Budget;
 use tvmtune_build::op::Op;
@@ -22,8 +21,10 @@ use tvmtune_plan::printable::shown;
 use tvmtune_plan::record::{Entry, Source};
 use tvmtune_tuner::tune::{Reuse, Summary, TaskResult};
 
+use crate::output::{eprintln, print, println};
 use crate::cli::Upgrade;
-use crate::device_plan::{self, LOCK_LIMIT, for_each_device};
+use super::tune::is_of_device;
+use crate::device_plan::{self, for_each_device};
 use crate::progress::Progress;
 use crate::records::{self, PackageRecords};
 use crate::render::{Table, count, latency};
@@ -55,7 +56,7 @@ pub(crate) fn run(arguments: &Upgrade) -> Result<Exit> {
     let exit = for_each_device(&arguments.selection, None, |records, database, device| {
         let (replayed, summary) = match measure(records, database, device) {
             Ok(measured) => measured,
-            Err(error @ (SessionError::Exclusive(_) | SessionError::Tune(_))) => {
+            Err(error) if is_of_device(&error) => {
                 eprintln!("error: package `{}`: {error}", records.package.name);
                 return Ok(Exit::NoDevice);
             }
@@ -171,8 +172,7 @@ fn measure(
     let (limits, variable) = (&records.package.config.budget, std::env::var("TVMTUNE_BUDGET").ok());
     let budget = Budget::COMMAND.resolved(limits, variable.as_deref());
     let budget = budget.unwrap_or(Budget::COMMAND.limited(limits));
-    let (reuse, patience) = (Reuse::CatchUp, LOCK_LIMIT);
-    let request = Request { package, ops, device, targets, budget, reuse, patience };
+    let request = Request { package, ops, device, targets, budget, reuse: Reuse::CatchUp };
     let mut progress = Progress::new();
     let summary = session::run(&request, database, &mut |event| progress.on_event(&event))?;
     Ok((replayed, summary))

@@ -2,7 +2,6 @@
 
 use std::path::Path;
 
-use anstream::println;
 use anyhow::Result;
 use serde::Serialize;
 use tvmtune_build::op::Op;
@@ -19,6 +18,7 @@ use tvmtune_tuner::compile::{Nvrtc, usage};
 use tvmtune_tuner::measure::{Measurer, WorkerCommand};
 use tvmtune_tuner::tune::{self, Workload};
 
+use crate::output::println;
 use crate::cli::Verify;
 use crate::records::{self, PackageRecords};
 use crate::render::{Table, count};

@@ -1,16 +1,16 @@
 //! `cargo tvmtune watch`: what builds and commands of this user are tuning now; nothing is measured.
 
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 use std::thread;
 use std::time::Duration;
 
-use anstream::print;
 use anyhow::{Result, bail};
 use tvmtune_plan::database::Cache;
 use tvmtune_plan::printable::Printable;
 use tvmtune_tuner::tune::{Phase, Progress, running};
 
-use crate::Exit;
+use crate::output::print;
+use crate::{Exit, output};
 use crate::cli::Watch;
 use crate::render::{count, took};
 
@@ -39,7 +39,9 @@ pub(crate) fn run(arguments: &Watch) -> Result<Exit> {
                 print!("\x1b[{}A\x1b[J", shown.lines().count());
             }
             print!("{state}");
-            std::io::stdout().flush()?;
+            if !output::flush() {
+                return Ok(Exit::Done);
+            }
             shown = state;
         }
         thread::sleep(PAUSE);

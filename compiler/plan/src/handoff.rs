@@ -32,7 +32,8 @@ pub const ROLE: &str = "TVMTUNE_ROLE";
 /// The value of [`ROLE`] in a process that answers a [`Request`].
 pub const ROLE_EXPAND: &str = "expand";
 
-const VERSION: &str = env!("CARGO_PKG_VERSION");
+/// The version of the crate, and of the protocol.
+const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "-2");
 
 /// The message of a build script to the macro.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -7,7 +7,7 @@
 //!
 //! - A record that cannot be used is a miss and one warning, never an error of a build.
 //! - [`record`] and [`embed`] are pure; [`database`], [`source`] and [`handoff`] alone read and
-//!   write files, what others may have written through [`read`].
+//!   write files, what others may have written through [`read`], and [`request`] standard input.
 
 #![forbid(unsafe_code)]
 
@@ -21,3 +21,4 @@ pub mod embed; // what a crate embeds
 pub mod source; // the ops and constants of a package
 pub mod mode; // the treatment of kernels without a record
 pub mod handoff; // between a build script and the macro
+pub mod request; // between processes of which one may be killed

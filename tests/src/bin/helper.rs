@@ -1,11 +1,13 @@
-//! A second process for tests: a worker of the tuner's, an impostor, a writer of records, or a
-//! tuner that runs until it is killed.
+//! A second process for tests: a worker of the tuner's, an impostor, a writer of records, a holder of
+//! a lock, a user of threads, or a tuner that runs until it is killed.
 //!
 //! `helper garbage` and `helper mute` behave as no worker should. `helper put <cache> <first>
 //! <count>` puts records of that many schedules into a cache, one by one, with artifacts from
-//! `<first>` on. `helper tune <cache>` tunes. `helper testbed <crate>` prints the source of a crate.
+//! `<first>` on. `helper hold <path>` locks a file or folder until its input ends. `helper threads`
+//! launches a kernel. `helper tune <cache>` tunes. `helper testbed <crate>` prints the source of a crate.
 
 use std::env;
+use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::Path;
 use std::process::ExitCode;
@@ -31,6 +33,8 @@ fn main() -> ExitCode {
             let _ = io::stdin().read_to_end(&mut Vec::new());
             return ExitCode::SUCCESS;
         }
+        Some("hold") => return hold(args.get(1)),
+        Some("threads") => return launch(),
         Some("tune") => return tune(args.get(1)),
         Some("testbed") => return testbed(args.get(1)),
         Some(_) => {}
@@ -48,6 +52,38 @@ fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     }
+    ExitCode::SUCCESS
+}
+
+/// Locks a file, which is created, or a folder; says so, and ends with its input.
+fn hold(path: Option<&String>) -> ExitCode {
+    let Some(path) = path.map(Path::new) else { return ExitCode::FAILURE };
+    let file = match path.is_dir() {
+        true => File::open(path),
+        false => File::options().create(true).append(true).open(path),
+    };
+    let locked = file.and_then(|it| it.lock().map(|()| it));
+    println!("{}", if locked.is_ok() { "held" } else { "refused" });
+    let _ = io::stdin().read_to_end(&mut Vec::new());
+    ExitCode::SUCCESS
+}
+
+/// Launches a kernel several times, and prints how many threads it may use.
+fn launch() -> ExitCode {
+    use tvmtune_runtime::{Cpu, autotune};
+
+    #[autotune(dims(M = 512, K = 512))]
+    fn row_sums(x: Tensor<f32, M, K>) -> Tensor<f32, M> {
+        compute(|i| sum(0..K, |k| x[[i, k]]))
+    }
+    let (x, mut y) = (vec![1.0; 512 * 512], vec![0.0; 512]);
+    for _ in 0..20 {
+        y.fill(0.0);
+        if row_sums(&Cpu::new(), &x, &mut y).is_err() || y.iter().any(|it| *it != 512.0) {
+            return ExitCode::FAILURE;
+        }
+    }
+    println!("threads {}", tvmtune_runtime::threads());
     ExitCode::SUCCESS
 }
 

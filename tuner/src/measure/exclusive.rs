@@ -3,39 +3,31 @@
 //! It is taken before cargo's jobserver tokens: two processes that held some tokens each and waited for
 //! the lock would deadlock.
 
-use std::fs::{self, File, TryLockError};
-use std::path::PathBuf;
-use std::time::{Duration, Instant};
-use std::{io, thread};
+use std::time::Duration;
 
 use tvmtune_ir::target::DeviceKey;
-
-use tvmtune_plan::database::Cache;
+use tvmtune_plan::database::{Cache, DatabaseError, Holder, Lock, Wait};
 
 /// The lock of a device; the system releases it when the process ends.
 #[derive(Debug)]
 pub struct Exclusive {
-    _lock: File,
+    _lock: Lock,
 }
 
 /// The lock could not be taken.
 #[derive(Debug, thiserror::Error)]
 pub enum ExclusiveError {
     /// Another process holds it.
-    #[error(
-        "another process has been measuring for {} s; `cargo tvmtune watch` names it, try again when \
-         it is done",
-        .0.as_secs()
-    )]
-    Busy(Duration),
-    /// The operating system refused.
-    #[error("cannot lock `{path}`: {source}")]
-    Io {
-        /// The lock file.
-        path: PathBuf,
-        /// The error of the operating system.
-        source: io::Error,
+    #[error("waited {} s for {holder}, which measures on this device; {}", .waited.as_secs(), .holder.advice())]
+    Busy {
+        /// The time waited.
+        waited: Duration,
+        /// The process that holds it.
+        holder: Holder,
     },
+    /// There can be no lock.
+    #[error("{0}; set `TVMTUNE_CACHE` to another folder")]
+    Lock(DatabaseError),
 }
 
 impl Exclusive {
@@ -43,7 +35,7 @@ impl Exclusive {
     ///
     /// # Errors
     ///
-    /// [`ExclusiveError::Busy`] if it took too long, [`ExclusiveError::Io`] if there can be no lock.
+    /// [`ExclusiveError::Busy`] if it took too long, [`ExclusiveError::Lock`] if there can be no lock.
     pub fn acquire(
         cache: &Cache,
         device: &DeviceKey,
@@ -52,7 +44,7 @@ impl Exclusive {
         Self::acquire_or_tell(cache, device, patience, &mut |_| ())
     }
 
-    /// As [`Exclusive::acquire`]; `on_wait` is called again and again with the time waited so far.
+    /// As [`Exclusive::acquire`]; `on_wait` is called again and again while it waits.
     ///
     /// # Errors
     ///
@@ -61,26 +53,15 @@ impl Exclusive {
         cache: &Cache,
         device: &DeviceKey,
         patience: Duration,
-        on_wait: &mut dyn FnMut(Duration),
+        on_wait: &mut dyn FnMut(Wait<'_>),
     ) -> Result<Self, ExclusiveError> {
         let path = cache.locks().join(format!("{}.lock", device.file_stem()));
-        let failed = |source| ExclusiveError::Io { path: path.clone(), source };
-        fs::create_dir_all(cache.locks()).map_err(failed)?;
-        let open = File::options().create(true).truncate(false).write(true).open(&path);
-        let lock = open.map_err(failed)?;
-        let start = Instant::now();
-        loop {
-            match lock.try_lock() {
-                Ok(()) => return Ok(Self { _lock: lock }),
-                Err(TryLockError::Error(source)) => return Err(failed(source)),
-                Err(TryLockError::WouldBlock) if start.elapsed() >= patience => {
-                    return Err(ExclusiveError::Busy(start.elapsed()));
-                }
-                Err(TryLockError::WouldBlock) => {
-                    on_wait(start.elapsed());
-                    thread::sleep(Duration::from_millis(50));
-                }
+        match Lock::acquire(&path, patience, on_wait) {
+            Ok(lock) => Ok(Self { _lock: lock }),
+            Err(DatabaseError::Busy { waited, holder, .. }) => {
+                Err(ExclusiveError::Busy { waited, holder })
             }
+            Err(error) => Err(ExclusiveError::Lock(error)),
         }
     }
 }
@@ -96,7 +77,7 @@ mod tests {
         let (cache, device) = (Cache::new(dir.path()), CpuTarget::generic(Isa::Avx2).key());
         let acquire = || Exclusive::acquire(&cache, &device, Duration::from_millis(10));
         let first = acquire().unwrap();
-        assert!(matches!(acquire(), Err(ExclusiveError::Busy(_))));
+        assert!(matches!(acquire(), Err(ExclusiveError::Busy { .. })));
         let other = CpuTarget::generic(Isa::Avx512).key();
         assert!(Exclusive::acquire(&cache, &other, Duration::ZERO).is_ok(), "another device");
         drop(first);

@@ -75,7 +75,20 @@ pub enum MeasureError {
         "`{0}` is no worker; call `tvmtune_tuner::measure::worker::maybe_run()` first in its `main`"
     )]
     NoWorker(PathBuf),
+    /// A worker ended before it was ready.
+    #[error(
+        "a worker, `{path}`, ended as it started: {why}; free memory, or raise its limit (`ulimit -v`)"
+    )]
+    Died {
+        /// The executable.
+        path: PathBuf,
+        /// The reason.
+        why: String,
+    },
     /// A worker cannot hold the arguments of a problem.
-    #[error("a worker cannot prepare the arguments: {0}")]
+    #[error(
+        "a worker cannot prepare the arguments: {0}; free memory, raise its limit (`ulimit -v`), or \
+         give the dimensions smaller ranges"
+    )]
     SetUp(String),
 }

@@ -174,12 +174,19 @@ impl Pool {
         match ready {
             Some(Ok(Ok(Frame { message: Response::Ready, .. }))) => Ok(worker),
             _ => {
-                worker.end();
-                Err(MeasureError::NoWorker(self.command.program.clone()))
+                let path = self.command.program.clone();
+                Err(match worker.end().and_then(signal) {
+                    Some(KILLED) | None => MeasureError::NoWorker(path),
+                    Some(signal) => MeasureError::Died { path, why: meaning(signal) },
+                })
             }
         }
     }
 }
+
+/// The signal by which a worker is killed that does not end by itself, or by the system when memory
+/// runs out.
+const KILLED: i32 = 9;
 
 impl Worker {
     /// Kills it, if it is still running, and returns its exit status.
@@ -206,19 +213,26 @@ impl Drop for Worker {
 
 /// Describes an exit status for people.
 fn describe(status: ExitStatus) -> String {
-    #[cfg(unix)]
-    {
-        use std::os::unix::process::ExitStatusExt;
+    signal(status).map_or_else(|| status.to_string(), meaning)
+}
 
-        let meaning = match status.signal() {
-            Some(4) => "illegal instruction",
-            Some(7 | 10) => "bus error",
-            Some(8) => "arithmetic fault",
-            Some(11) => "access outside of its memory",
-            _ => return status.to_string(),
-        };
-        meaning.to_owned()
-    }
+/// Returns the signal that ended a process.
+fn signal(status: ExitStatus) -> Option<i32> {
+    #[cfg(unix)]
+    return std::os::unix::process::ExitStatusExt::signal(&status);
     #[cfg(not(unix))]
-    status.to_string()
+    return None;
+}
+
+/// Describes a signal for people.
+fn meaning(signal: i32) -> String {
+    match signal {
+        4 => "illegal instruction".to_owned(),
+        6 => "it aborted, as it does where memory runs out".to_owned(),
+        7 | 10 => "bus error".to_owned(),
+        8 => "arithmetic fault".to_owned(),
+        KILLED => "the system killed it, as it does where memory runs out".to_owned(),
+        11 => "access outside of its memory".to_owned(),
+        other => format!("signal {other}"),
+    }
 }

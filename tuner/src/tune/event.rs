@@ -25,12 +25,12 @@ pub struct TaskName {
 /// An event of a run.
 #[derive(Clone, Debug)]
 pub enum Event<'a> {
-    /// Another run measures on the device.
+    /// Another process measures on the device, or writes records.
     Waiting {
         /// The time waited so far.
         waited: Duration,
-        /// The packages of runs that measure now, on any device.
-        others: &'a [String],
+        /// That process, and its business.
+        whom: &'a str,
     },
     /// Tuning begins.
     Started {

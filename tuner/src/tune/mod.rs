@@ -54,7 +54,7 @@ pub use code::BuilderError;
 pub use event::{Event, FormerCode, TaskName, TaskResult};
 pub use log::{Stage, Trial, replay, trials};
 pub use options::{Hardware, Options, Reuse};
-pub use progress::{Phase, Progress, ProgressFile, measuring, running};
+pub use progress::{Phase, Progress, ProgressFile, running, who_measures};
 pub use recipe::{Recipe, Rules, Search, When};
 pub use spent::TimeSpent;
 pub use task::{Bucket, Tolerance, Workload};

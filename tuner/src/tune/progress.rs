@@ -9,7 +9,7 @@ use std::process;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
-use tvmtune_plan::database::{Cache, atomic};
+use tvmtune_plan::database::{Cache, Holder, atomic};
 use tvmtune_plan::read::{self, limit};
 
 use super::event::Event;
@@ -120,10 +120,6 @@ impl Progress {
         let us = |ns: f64| format!("{:.1} us", ns / 1e3);
         match event {
             Event::Started { n_tasks } => {
-                if self.phase == Phase::Waiting {
-                    // The budget is for what follows.
-                    self.started_unix_ms = unix_ms();
-                }
                 (self.phase, self.n_tasks) = (Phase::Tuning, self.n_tasks + n_tasks);
             }
             Event::Default { task, ns } => {
@@ -159,11 +155,16 @@ impl Progress {
     }
 }
 
-/// Returns the packages of runs of other processes that are past waiting.
-pub fn measuring(cache: &Cache) -> Vec<String> {
-    let others = running(cache).into_iter();
-    let others = others.filter(|it| it.phase == Phase::Tuning && it.process != process::id());
-    others.map(|it| it.package).collect()
+/// Returns who holds the lock of a device, with the package that is tuned.
+pub fn who_measures(cache: &Cache, holder: &Holder) -> String {
+    let runs = running(cache).into_iter();
+    let is_holder = |it: &Progress| {
+        it.phase == Phase::Tuning && holder.process().is_none_or(|process| it.process == process)
+    };
+    match runs.filter(is_holder).map(|it| it.package).next() {
+        Some(package) => format!("{holder}, which tunes `{package}`"),
+        None => format!("{holder}, which measures on this device"),
+    }
 }
 
 /// Returns the progress of all runs, the oldest first; removes files that runs left behind.

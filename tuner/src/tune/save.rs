@@ -1,7 +1,9 @@
 //! The record of a session: the best few schedules and the default one; for GPUs, the best with its
 //! code.
 
-use tvmtune_plan::database::{DatabaseError, Files};
+use std::time::Duration;
+
+use tvmtune_plan::database::{DatabaseError, Files, Wait};
 use tvmtune_plan::record::{
     Ancestor, End, Entry, GENERATOR, KEPT_PER_ISA, Measured, Record, Source, schema,
 };
@@ -19,6 +21,9 @@ use super::tuner::Tuner;
 /// build or `cargo tvmtune tune` goes on.
 const UNFINISHED: (u64, f64, bool) = (2, 0.0, false);
 
+/// The time of waiting for the lock of the records when the budget is spent.
+const LEAST_PATIENCE: Duration = Duration::from_secs(1);
+
 impl Tuner<'_> {
     /// Records the best candidates of a session so far, or its final ranking.
     pub(super) fn save(
@@ -26,7 +31,7 @@ impl Tuner<'_> {
         session: &Session,
         ranked: Option<&[Candidate]>,
     ) -> Result<(), DatabaseError> {
-        let Self { options, database, device, .. } = &*self;
+        let (options, database) = (self.options, self.database);
         let workload = &self.workloads[session.task.workload];
         let candidates: Vec<&Candidate> = match ranked {
             Some(ranked) => ranked.iter().collect(),
@@ -41,17 +46,24 @@ impl Tuner<'_> {
             _ => None,
         };
         let fresh = Record {
-            schema: schema(device),
+            schema: schema(&self.device),
             workload: workload.id,
             name: ProgramName::of(&workload.dag.name),
-            device: device.clone(),
+            device: self.device.clone(),
             generator: GENERATOR,
             dag: workload.text.clone(),
             provenance: options.provenance.clone(),
             buckets: Vec::new(),
             end: End {},
         };
-        let path = database.update_with(&fresh, &files, |record| {
+        // At the end of the budget too, a lock that others hold for an instant is waited for.
+        let patience = self.time_left().max(LEAST_PATIENCE);
+        let on_event = &mut *self.on_event;
+        let mut on_wait = |it: Wait<'_>| {
+            let whom = format!("{}, which writes records", it.holder);
+            on_event(Event::Waiting { waited: it.waited, whom: &whom });
+        };
+        let path = database.update_with(&fresh, &files, patience, &mut on_wait, |record| {
             let bucket = record.bucket_mut(&session.task.bucket);
             // A bucket counts the effort for the device's own instruction set.
             let is_own = session.task.target() == options.device;

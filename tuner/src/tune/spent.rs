@@ -32,7 +32,7 @@ pub struct TimeSpent {
     pub proposing: Duration,
     /// Timing finalists side by side.
     pub comparing: Duration,
-    /// Waiting for the lock of the device, and for workers to start.
+    /// Waiting for locks, and for workers to start.
     pub waiting: Duration,
     /// All activities, and the rest: records, arguments of workers.
     pub total: Duration,

@@ -87,6 +87,7 @@ pub fn run(
             Hardware::Log(log) => Box::new(log.clone()),
         },
         set_up: None,
+        warned_of_log: false,
         shared: Shared::load(options, database),
         on_event,
         summary: Summary::default(),
@@ -134,6 +135,8 @@ pub(super) struct Tuner<'a> {
     measurer: Box<dyn Measure>,
     /// The number of the task that the measurer is set up for.
     set_up: Option<usize>,
+    /// Set once the user knows that trials cannot be logged.
+    warned_of_log: bool,
     shared: Shared,
     pub(super) on_event: &'a mut dyn FnMut(Event<'_>),
     summary: Summary,
@@ -373,7 +376,7 @@ impl Tuner<'_> {
         let result = f(&mut ctx);
         let times = ctx.times;
         self.summary.times.add(&times);
-        if let Some(error) = log_error {
+        if let Some(error) = log_error.filter(|_| !std::mem::replace(&mut self.warned_of_log, true)) {
             let what = format!("cannot write `{}`: {error}", self.log_path(workload).display());
             (self.on_event)(Event::Warning { what });
         }
@@ -389,7 +392,7 @@ impl Tuner<'_> {
     }
 
     /// Returns the time that is left of the budget.
-    fn time_left(&self) -> Duration {
+    pub(super) fn time_left(&self) -> Duration {
         self.options.budget.total.saturating_sub(self.clock.elapsed())
     }
 }

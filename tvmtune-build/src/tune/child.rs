@@ -5,21 +5,24 @@
 //! more.
 
 use std::ffi::OsString;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use tvmtune_plan::handoff::ROLE;
+use tvmtune_plan::request;
 
-use super::job::{Answer, Job, MEASURING, WAITING};
+use super::job::{Answer, Job};
 
 /// The value of [`ROLE`] in a process that tunes.
 pub(super) const ROLE_TUNE: &str = "tune";
 
 /// Time beyond the budget, for the start, the last candidate and the end.
 const GRACE: Duration = Duration::from_secs(60);
+/// The time in which a process that nobody waits for ends by itself.
+const END_LIMIT: Duration = Duration::from_secs(1);
 
 /// The error of a child without an answer.
 #[derive(Debug, thiserror::Error)]
@@ -30,7 +33,7 @@ pub(super) enum ChildError {
     )]
     NoTuner,
     #[error("cannot run `{}`: {source}", program.display())]
-    Run { program: PathBuf, source: std::io::Error },
+    Run { program: PathBuf, source: io::Error },
     #[error(
         "tuning was stopped after {} s, which is beyond its budget; what it recorded counts",
         .0.as_secs()
@@ -64,75 +67,56 @@ pub(super) fn run(job: &Job) -> Result<Answer, ChildError> {
     let failed = |source| ChildError::Run { program: program.clone(), source };
     let text = toml::to_string(job).expect("strings and numbers are TOML");
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().map_err(failed)?;
-    if let Some(mut stdin) = child.stdin.take() {
-        // A child that doesn't read it doesn't answer either, which is an error below.
-        let _ = stdin.write_all(text.as_bytes());
-    }
     let started = Instant::now();
+    let asked = request::send(&mut child, &text);
     let limit = job.budget.total.saturating_add(GRACE);
-    let (status, answer) = wait(&mut child, limit).map_err(failed)?;
+    let (status, answer) = wait(&mut child, asked, limit).map_err(failed)?;
     let Some(status) = status else { return Err(ChildError::TimedOut(started.elapsed())) };
     let silent = || ChildError::Silent { program, status: status.to_string() };
     toml::from_str(&answer).ok().filter(|_| status.success()).ok_or_else(silent)
 }
 
-/// Waits for a child and its output, or kills it once it took longer than the limit, less the time in
-/// which it waited for other processes.
+/// Waits for a child that was asked over a pipe, and for its output. One that takes longer than the
+/// limit ends as if this process had, or is killed.
 fn wait(
     child: &mut Child,
+    asked: Option<ChildStdin>,
     limit: Duration,
-) -> std::io::Result<(Option<std::process::ExitStatus>, String)> {
-    let clock = Arc::new(Mutex::new(Stopwatch::start()));
-    let (stdout, of_reader) = (child.stdout.take(), Arc::clone(&clock));
-    let reader = std::thread::spawn(move || {
+) -> io::Result<(Option<ExitStatus>, String)> {
+    let mut stdout = child.stdout.take();
+    let read = move || {
         let mut text = String::new();
-        let mut lines = stdout.map(BufReader::new);
         // Unreadable output is no answer.
-        while lines.as_mut().is_some_and(|it| it.read_line(&mut text).is_ok_and(|n| n > 0)) {
-            let mut clock = of_reader.lock().unwrap_or_else(PoisonError::into_inner);
-            if text.ends_with(WAITING) {
-                clock.stop();
-            } else if text.ends_with(MEASURING) {
-                clock.go_on();
-            }
-        }
+        let _ = stdout.as_mut().map(|it| it.read_to_string(&mut text));
         text
-    });
+    };
+    let reader = thread::Builder::new().name("answer".to_owned()).spawn(read);
+    let reader = reader.inspect_err(|_| end(child))?;
+    if let Some(status) = ended_within(child, limit)? {
+        return Ok((Some(status), reader.join().unwrap_or_default()));
+    }
+    drop(asked);
+    if ended_within(child, END_LIMIT)?.is_none() {
+        end(child);
+    }
+    Ok((None, String::new()))
+}
+
+/// Returns the status of a child that ends within a limit.
+fn ended_within(child: &mut Child, limit: Duration) -> io::Result<Option<ExitStatus>> {
+    let started = Instant::now();
     loop {
-        if let Some(status) = child.try_wait()? {
-            return Ok((Some(status), reader.join().unwrap_or_default()));
+        match child.try_wait()? {
+            None if started.elapsed() < limit => thread::sleep(Duration::from_millis(20)),
+            status => return Ok(status),
         }
-        if clock.lock().unwrap_or_else(PoisonError::into_inner).elapsed() >= limit {
-            child.kill()?;
-            child.wait()?;
-            return Ok((None, String::new()));
-        }
-        std::thread::sleep(Duration::from_millis(20));
     }
 }
 
-/// A clock that can be stopped for a while.
-struct Stopwatch {
-    elapsed: Duration,
-    running_since: Option<Instant>,
-}
-
-impl Stopwatch {
-    fn start() -> Self {
-        Self { elapsed: Duration::ZERO, running_since: Some(Instant::now()) }
-    }
-
-    fn elapsed(&self) -> Duration {
-        self.elapsed + self.running_since.map_or(Duration::ZERO, |it| it.elapsed())
-    }
-
-    fn stop(&mut self) {
-        *self = Self { elapsed: self.elapsed(), running_since: None };
-    }
-
-    fn go_on(&mut self) {
-        self.running_since.get_or_insert_with(Instant::now);
-    }
+fn end(child: &mut Child) {
+    // Fails only if it is gone already.
+    let _ = child.kill();
+    let _ = child.wait();
 }
 
 /// Finds the command-line tool, if one of this version is installed.
@@ -154,19 +138,20 @@ mod tests {
     /// The output of a shell script within a limit; `None` if it was stopped.
     fn output(script: &str, limit_ms: u64) -> Option<String> {
         let mut command = Command::new("sh");
-        let mut child =
-            command.args(["-c", script]).stdout(Stdio::piped()).spawn().expect("there is a shell");
-        let (status, text) =
-            wait(&mut child, Duration::from_millis(limit_ms)).expect("it can be waited for");
+        let command = command.args(["-c", script]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().expect("there is a shell");
+        let asked = request::send(&mut child, "");
+        let limit = Duration::from_millis(limit_ms);
+        let (status, text) = wait(&mut child, asked, limit).expect("it can be waited for");
         status.map(|_| text)
     }
 
     #[test]
-    fn time_of_waiting_for_others_does_not_count() {
-        let script = "echo '# waiting'; sleep 1.5; echo '# measuring'; echo 'n_tuned = 1'; echo 'failures = []'";
-        let answer = output(script, 700).expect("it was not stopped");
+    fn an_answer_comes_within_the_limit_or_not_at_all() {
+        let answer = output("echo 'n_tuned = 1'; echo 'failures = []'", 20_000);
+        let answer = answer.expect("it was not stopped");
         assert_eq!(toml::from_str::<Answer>(&answer).unwrap().n_tuned, 1);
-        assert_eq!(output("exec sleep 20", 200), None);
-        assert_eq!(output("echo '# waiting'; echo '# measuring'; exec sleep 20", 200), None);
+        assert_eq!(output("exec sleep 60", 200), None);
+        assert_eq!(output("cat; exec sleep 60", 200), None, "it does not end with the pipe");
     }
 }

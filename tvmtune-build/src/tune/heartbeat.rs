@@ -1,21 +1,18 @@
-//! Progress of a session that a build asked for: for its user, and for the script that waits for it.
+//! Progress of a session that a build asked for, for its user.
 
 use std::io::Write;
 use std::time::{Duration, Instant};
 
 use tvmtune_tuner::tune::Event;
 
-use super::job::{MEASURING, WAITING};
-
 /// Shows progress on the terminal of a build, since cargo prints the output of a build script only after
-/// it has ended; and tells the script on standard output when this process waits for others.
+/// it has ended.
 pub(super) struct Heartbeat {
     terminal: Option<std::fs::File>,
-    /// The time of waiting for devices that were locked before, and for the present one.
+    /// The time of waiting for locks that were held before, and for the present one.
     waited_before: Duration,
     waiting: Duration,
-    is_waiting: bool,
-    /// The package that it waited for.
+    /// The first process that it waited for, and its business.
     waited_for: Option<String>,
     started: Instant,
     last: Instant,
@@ -28,8 +25,6 @@ pub(super) struct Heartbeat {
 impl Heartbeat {
     /// The time between two messages.
     const PAUSE: Duration = Duration::from_secs(10);
-    /// The time within which the first message about waiting is shown.
-    const SOON: Duration = Duration::from_millis(50);
 
     pub(super) fn new(budget: Duration) -> Self {
         let terminal = std::fs::File::options().write(true).open("/dev/tty").ok();
@@ -38,7 +33,6 @@ impl Heartbeat {
             terminal,
             waited_before: Duration::ZERO,
             waiting: Duration::ZERO,
-            is_waiting: false,
             waited_for: None,
             started,
             last: started,
@@ -49,41 +43,29 @@ impl Heartbeat {
         }
     }
 
-    /// Returns the time of waiting for other processes.
-    pub(super) fn waited(&self) -> Duration {
-        self.waited_before + self.waiting
-    }
-
-    /// Returns the time of waiting in seconds, and the package that it waited for.
+    /// Returns the time of waiting in seconds, and the first process that it waited for.
     pub(super) fn into_waited(self) -> (f64, Option<String>) {
-        (self.waited().as_secs_f64(), self.waited_for)
+        ((self.waited_before + self.waiting).as_secs_f64(), self.waited_for)
     }
 
     /// Takes another state of waiting into account.
-    fn wait(&mut self, waited: Duration, others: &[String]) {
-        if !self.is_waiting {
-            self.is_waiting = true;
-            self.tell(WAITING);
+    fn wait(&mut self, waited: Duration, whom: &str) {
+        let is_first = self.waiting == Duration::ZERO;
+        if waited < self.waiting {
+            // For another lock.
+            self.end_waiting();
         }
         self.waiting = waited;
-        let first = self.waited_for.is_none().then(|| others.first().cloned()).flatten();
-        self.waited_for = self.waited_for.take().or(first);
-        if self.last.elapsed() >= Self::PAUSE || waited < Self::SOON {
+        self.waited_for.get_or_insert_with(|| whom.to_owned());
+        if is_first || self.last.elapsed() >= Self::PAUSE {
             self.last = Instant::now();
-            let whom =
-                self.waited_for.as_ref().map_or("another build".to_owned(), |it| format!("`{it}`"));
-            let seconds = waited.as_secs();
-            self.print(&format!(
-                "Waiting for {whom}, which is being tuned: {seconds} s, not counted"
-            ));
+            let (seconds, budget) = (waited.as_secs(), self.budget.as_secs());
+            self.print(&format!("Waiting for {whom}: {seconds} s of at most {budget} s"));
         }
     }
 
-    /// Tells the script that the time of waiting begins or ends.
-    fn tell(&mut self, line: &str) {
-        let mut stdout = std::io::stdout();
-        // The script may be gone.
-        let _ = stdout.write_all(line.as_bytes()).and_then(|()| stdout.flush());
+    fn end_waiting(&mut self) {
+        self.waited_before += std::mem::take(&mut self.waiting);
     }
 
     /// Replaces the last line of the terminal.
@@ -96,12 +78,9 @@ impl Heartbeat {
     /// Counts an event, and shows the progress now and then.
     pub(super) fn on_event(&mut self, event: &Event<'_>) {
         match event {
-            Event::Waiting { waited, others } => return self.wait(*waited, others),
+            Event::Waiting { waited, whom } => return self.wait(*waited, whom),
             Event::Started { n_tasks } => {
-                if std::mem::take(&mut self.is_waiting) {
-                    self.tell(MEASURING);
-                }
-                self.waited_before += std::mem::take(&mut self.waiting);
+                self.end_waiting();
                 self.n_tasks += *n_tasks;
                 self.show();
             }
@@ -119,7 +98,7 @@ impl Heartbeat {
         self.last = Instant::now();
         let Self { n_tasks, n_begun, n_trials, .. } = *self;
         let kernels = if n_tasks == 1 { "kernel" } else { "kernels" };
-        let spent = self.started.elapsed().saturating_sub(self.waited()).as_secs();
+        let spent = self.started.elapsed().as_secs();
         let budget = self.budget.as_secs();
         self.print(&format!(
             "Tuning {n_begun} of {n_tasks} {kernels}: {n_trials} schedules measured, {spent} s of at \

@@ -10,11 +10,6 @@ use tvmtune_plan::handoff::OpSource;
 use crate::config::Budget;
 use crate::op::Op;
 
-/// Lines before the answer: the process waits for others that measure, or does so no longer. To a
-/// reader of TOML they are comments.
-pub(super) const WAITING: &str = "# waiting\n";
-pub(super) const MEASURING: &str = "# measuring\n";
-
 /// A request to tune. Travels as TOML; both ends are of the same version.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Job {
@@ -56,10 +51,10 @@ pub(super) struct Answer {
     pub(super) slower: Vec<SlowerRecord>,
     /// The error that stopped tuning.
     pub(super) trouble: Option<String>,
-    /// Set if that was another process that measured for too long.
+    /// Set if that was another process, which held a lock until the budget was spent.
     #[serde(default)]
     pub(super) is_busy: bool,
-    /// The time of waiting for other processes that measured, and the package of one of them.
+    /// The time of waiting for other processes, and one of them with its business.
     #[serde(default)]
     pub(super) waited_seconds: f64,
     #[serde(default)]

@@ -7,7 +7,7 @@
 //! # Invariants
 //!
 //! - Waiting is bounded: another build script may hold its own token and wait for ours.
-//! - Every token taken is put back, also if the holder panics.
+//! - Every token taken is put back, also if the holder panics, or ends because nobody waits for it.
 //!
 //! # Source
 //!
@@ -17,13 +17,28 @@
 use std::fs::File;
 use std::io::{Read, Write};
 use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-/// Tokens that are put back when this is dropped.
+/// Tokens that are put back when this is dropped, or by [`put_back`].
 #[derive(Debug, Default)]
-pub(crate) struct HeldTokens {
+pub(crate) struct HeldTokens(Option<Arc<Mutex<Tokens>>>);
+
+/// Tokens, and the end of the pipe where they belong.
+#[derive(Debug)]
+struct Tokens {
     tokens: Vec<u8>,
-    back: Option<File>,
+    back: File,
+}
+
+/// All tokens that this process holds.
+static HELD: Mutex<Vec<Weak<Mutex<Tokens>>>> = Mutex::new(Vec::new());
+
+/// Puts back all tokens of a process that is about to end.
+pub(crate) fn put_back() {
+    for held in lock(&HELD).drain(..).filter_map(|it| it.upgrade()) {
+        lock(&held).put_back();
+    }
 }
 
 impl HeldTokens {
@@ -38,28 +53,40 @@ impl HeldTokens {
     }
 
     fn take(mut take: File, back: File, n_wanted: usize, patience: Duration) -> Self {
-        let mut held = Self { tokens: Vec::new(), back: Some(back) };
-        let deadline = Instant::now() + patience;
-        while held.tokens.len() < n_wanted {
+        let held = Arc::new(Mutex::new(Tokens { tokens: Vec::new(), back }));
+        lock(&HELD).push(Arc::downgrade(&held));
+        let (deadline, mut n_held) = (Instant::now() + patience, 0);
+        while n_held < n_wanted {
             let mut token = [0];
             match take.read(&mut token) {
-                Ok(1) => held.tokens.push(token[0]),
+                Ok(1) => {
+                    lock(&held).tokens.push(token[0]);
+                    n_held += 1;
+                }
                 // Empty for now, or for good; in neither case is there anything to block on.
                 _ if Instant::now() >= deadline => break,
                 _ => std::thread::sleep(Duration::from_millis(10)),
             }
         }
-        held
+        Self(Some(held))
+    }
+}
+
+impl Tokens {
+    fn put_back(&mut self) {
+        // If the pipe is gone, so are the processes that wait for tokens.
+        let _ = self.back.write_all(&std::mem::take(&mut self.tokens));
     }
 }
 
 impl Drop for HeldTokens {
     fn drop(&mut self) {
-        if let Some(back) = &mut self.back {
-            // If the pipe is gone, so are the processes that wait for tokens.
-            let _ = back.write_all(&self.tokens);
-        }
+        self.0.iter().for_each(|it| lock(it).put_back());
     }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The two ends of a jobserver's pipe.
@@ -130,12 +157,16 @@ mod tests {
             let (take, back) = open();
             HeldTokens::take(take, back, n, Duration::from_millis(1))
         };
+        let tokens = |it: &HeldTokens| lock(it.0.as_ref().expect("a jobserver")).tokens.clone();
         let first = acquire(1);
-        assert_eq!(first.tokens, b"a");
+        assert_eq!(tokens(&first), b"a");
         let second = acquire(7);
-        assert_eq!(second.tokens, b"b");
+        assert_eq!(tokens(&second), b"b");
         drop(first);
         drop(second);
-        assert_eq!(acquire(7).tokens, b"ab");
+        let third = acquire(7);
+        assert_eq!(tokens(&third), b"ab");
+        put_back();
+        assert_eq!(tokens(&acquire(7)), b"ab", "a process that ends puts them back");
     }
 }

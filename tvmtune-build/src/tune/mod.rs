@@ -20,7 +20,7 @@ use tvmtune_ir::target::GpuTarget;
 use tvmtune_plan::database::{Choice, Lookup};
 use tvmtune_plan::record::{Search, SearchLimits};
 
-use crate::config::{Budget, UnknownSpan};
+use crate::config::{Budget, Config, UnknownSpan};
 use crate::cuda;
 use crate::op::Op;
 use crate::package::Package;
@@ -77,17 +77,15 @@ impl Tuning {
         ))
     }
 
-    /// Returns the line about waiting for another build; `None` if there was nobody to wait for.
+    /// Returns the line about waiting for another process; `None` if there was none to wait for, or if
+    /// that took the whole budget, which is said as what stopped tuning.
     pub(crate) fn waited(&self) -> Option<String> {
-        let Answer { waited_seconds, waited_for, .. } = &self.answer;
-        let whom = match waited_for {
-            Some(name) => format!("`{name}`, which was being tuned"),
-            None => "another process that measured".to_owned(),
-        };
-        (*waited_seconds >= WORTH_SAYING).then(|| {
+        let Answer { waited_seconds, waited_for, is_busy, .. } = &self.answer;
+        let whom = waited_for.as_deref().unwrap_or("another process");
+        (*waited_seconds >= WORTH_SAYING && !is_busy).then(|| {
             format!(
-                "tvmtune: waited {waited_seconds:.0} s for {whom}: kernels are timed one after the \
-                 other; that does not count against the budget"
+                "tvmtune: waited {waited_seconds:.0} s of its budget for {whom}: kernels are timed \
+                 one after the other"
             )
         })
     }
@@ -105,8 +103,8 @@ impl Tuning {
 }
 
 /// Returns the budget of a build: the environment goes before the author, and that before the default.
-pub(crate) fn budget(script: &Script, package: &Package) -> Result<Budget, UnknownSpan> {
-    Budget::BUILD.resolved(&package.config.budget, script.variable("TVMTUNE_BUDGET"))
+pub(crate) fn budget(script: &Script, config: &Config) -> Result<Budget, UnknownSpan> {
+    Budget::BUILD.resolved(&config.budget, script.variable("TVMTUNE_BUDGET"))
 }
 
 /// Detects the GPU of this machine, in another process; the error says why there is none.
@@ -137,7 +135,7 @@ pub(crate) fn misses(
             gpu.push(Wanted::new(op, missing_on_gpu(op, lookup, plan_target, target)));
         }
     }
-    let budget = match budget(script, package) {
+    let budget = match budget(script, &package.config) {
         Ok(budget) => budget,
         Err(error) => return Tuning::failed_with(format!("TVMTUNE_BUDGET: {error}"), false),
     };

@@ -3,15 +3,18 @@
 //! In: a [`Request`]. Out: records in the user's cache, and the tuner's summary. Next: the caller
 //! looks the records up.
 
-use std::io::{Read, Write};
+use std::io::Write;
 use std::time::{Duration, Instant};
 
 use tvmtune_ir::target::{GpuTarget, Target};
-use tvmtune_plan::database::{Cache, CacheUse, Database, SearchDirs};
+use tvmtune_plan::database::{
+    Cache, CacheUse, Database, DatabaseError, Holder, SearchDirs, Wait,
+};
 use tvmtune_plan::device;
 use tvmtune_plan::handoff::ROLE;
 use tvmtune_plan::printable::one_line;
 use tvmtune_plan::record::{Peaks, Provenance};
+use tvmtune_plan::request;
 use tvmtune_tuner::measure::{Exclusive, ExclusiveError, Measurer, WorkerCommand, peaks, worker};
 use tvmtune_tuner::parallel::n_cores;
 use tvmtune_tuner::tune::{
@@ -21,7 +24,7 @@ use tvmtune_tuner::tune::{
 use super::child::ROLE_TUNE;
 use super::heartbeat::Heartbeat;
 use super::job::{Answer, Failure, Job, SlowerRecord, Wanted};
-use super::jobserver::HeldTokens;
+use super::jobserver::{self, HeldTokens};
 use crate::config::Budget;
 use crate::op::Op;
 
@@ -36,12 +39,10 @@ pub struct Request<'a> {
     /// The targets of generated code: the device, or others that it can run code for; most of the
     /// budget is for the first.
     pub targets: Vec<Target>,
-    /// The limits on trials and time.
+    /// The limits on trials and time. Waiting for other processes counts.
     pub budget: Budget,
     /// The use of earlier results.
     pub reuse: Reuse,
-    /// The time limit for the lock of the device.
-    pub patience: Duration,
 }
 
 /// The error of a session that tuned nothing.
@@ -50,6 +51,9 @@ pub enum SessionError {
     /// There is no folder for records.
     #[error("there is no cache folder to write to; set `TVMTUNE_CACHE` to one")]
     NoCache,
+    /// Results can't be kept.
+    #[error(transparent)]
+    Cache(#[from] DatabaseError),
     /// The lock of the device can't be taken.
     #[error(transparent)]
     Exclusive(#[from] ExclusiveError),
@@ -65,18 +69,31 @@ pub enum SessionError {
 /// beyond what measurements of seconds differ by.
 const SLOWER: f64 = 1.1;
 
-/// The number of builds with the same budget that one waits for, at most.
-const MAX_BUILDS_AHEAD: u32 = 10;
+/// The time of waiting for tokens of cargo, and its share of what is left of a budget.
+const TOKEN_PATIENCE: Duration = Duration::from_secs(10);
+const TOKEN_SHARE: f64 = 0.25;
 
 /// The seed of all random choices.
 const SEED: u64 = 1;
+
+impl SessionError {
+    /// Tells if another process was in the way: a later run may find it gone.
+    pub fn is_busy(&self) -> bool {
+        matches!(
+            self,
+            Self::Exclusive(ExclusiveError::Busy { .. })
+                | Self::Cache(DatabaseError::Busy { .. })
+                | Self::Tune(TuneError::Database(DatabaseError::Busy { .. }))
+        )
+    }
+}
 
 /// Measures schedules and records the best, while no other process measures or, under cargo, compiles
 /// on this machine.
 ///
 /// # Errors
 ///
-/// If the lock can't be taken, nothing can be measured, or no record can be written.
+/// If a lock can't be taken within the budget, nothing can be measured, or no record can be written.
 pub fn run(
     request: &Request<'_>,
     database: &Database,
@@ -84,14 +101,20 @@ pub fn run(
 ) -> Result<Summary, SessionError> {
     let cache = database.cache().ok_or(SessionError::NoCache)?;
     let clock = Instant::now();
+    let time_left = || request.budget.total.saturating_sub(clock.elapsed());
+    cache.check_writable()?;
     let mut progress = ProgressFile::new(cache, request.package, request.budget.total);
-    let exclusive = wait_for_device(request, cache, &mut |event| {
+    let mut observe = |event: Event<'_>| {
         progress.on_event(&event);
         on_event(event);
-    })?;
+    };
+    let exclusive = wait_for_locks(request.device, cache, time_left(), &mut observe)?;
     // The parent holds the token of this process. Cores that do not measure compile candidates for
     // the GPU.
-    let _tokens = HeldTokens::acquire(n_cores() - 1, Duration::from_secs(10));
+    let patience = TOKEN_PATIENCE.min(time_left().mul_f64(TOKEN_SHARE));
+    let _tokens = HeldTokens::acquire(n_cores() - 1, patience);
+    let peaks = peaks(cache, request.device, &exclusive)?;
+    let waited = clock.elapsed();
     let options = Options {
         device: request.device,
         targets: request.targets.clone(),
@@ -99,41 +122,47 @@ pub fn run(
         budget: tune::Budget {
             trials: request.budget.trials,
             per_task: request.budget.per_kernel,
-            total: request.budget.total,
+            total: request.budget.total.saturating_sub(waited),
         },
         reuse: request.reuse,
         seed: SEED,
         hardware: Hardware::Worker(WorkerCommand::this_executable()?),
         n_threads: n_cores(),
         recipe: Recipe::default(),
-        provenance: Provenance { peaks: peaks(cache, request.device, &exclusive)?, ..provenance() },
+        provenance: Provenance { peaks, ..provenance() },
     };
     let workloads: Vec<Workload> = request.ops.iter().map(OpBuckets::workload).collect();
-    let waited = clock.elapsed();
-    let mut observe = |event: Event<'_>| {
-        progress.on_event(&event);
-        on_event(event);
-    };
     let mut summary = tune::run(&workloads, &options, database, &exclusive, &mut observe)?;
     summary.times.waiting += waited;
     summary.times.total += waited;
     Ok(summary)
 }
 
-/// Takes the lock of the device; tells those who watch whom it waits for.
-fn wait_for_device(
-    request: &Request<'_>,
+/// Takes the lock of the device, and sees that of the records free; tells those who watch for whom it
+/// waits.
+fn wait_for_locks(
+    device: Target,
     cache: &Cache,
+    patience: Duration,
     on_event: &mut dyn FnMut(Event<'_>),
-) -> Result<Exclusive, ExclusiveError> {
-    let (mut others, mut looked) = (Vec::new(), None);
-    let mut on_wait = |waited: Duration| {
-        if looked.is_none_or(|it: Duration| waited >= it + Duration::from_secs(1)) {
-            (others, looked) = (tune::measuring(cache), Some(waited));
+) -> Result<Exclusive, SessionError> {
+    let clock = Instant::now();
+    let mut known: Option<(Holder, String)> = None;
+    let mut on_wait = |Wait { waited, holder }: Wait<'_>| {
+        if known.as_ref().is_none_or(|(it, _)| it != holder) {
+            known = Some((holder.clone(), tune::who_measures(cache, holder)));
         }
-        on_event(Event::Waiting { waited, others: &others });
+        let whom = known.as_ref().map_or("", |(_, whom)| whom);
+        on_event(Event::Waiting { waited, whom });
     };
-    Exclusive::acquire_or_tell(cache, &request.device.key(), request.patience, &mut on_wait)
+    let exclusive = Exclusive::acquire_or_tell(cache, &device.key(), patience, &mut on_wait)?;
+    let mut on_wait = |Wait { waited, holder }: Wait<'_>| {
+        let whom = format!("{holder}, which writes records");
+        on_event(Event::Waiting { waited, whom: &whom });
+    };
+    // What can't be written at the end need not be searched for.
+    drop(cache.lock_records(patience.saturating_sub(clock.elapsed()), &mut on_wait)?);
+    Ok(exclusive)
 }
 
 /// Detects the first GPU of this machine, by a worker.
@@ -208,14 +237,14 @@ pub(crate) fn serve_if_asked() -> bool {
     asked
 }
 
-/// Reads a job from standard input, and writes the answer to standard output.
+/// Reads a job from standard input, and writes the answer to standard output. The process ends if the
+/// one that asked does.
 ///
 /// # Errors
 ///
 /// If the job can't be read, or the answer not written.
 pub fn serve() -> Result<(), Box<dyn std::error::Error>> {
-    let mut text = String::new();
-    std::io::stdin().read_to_string(&mut text)?;
+    let text = request::receive(jobserver::put_back)?;
     let job: Job = toml::from_str(&text)?;
     let answer = tune_job(&job);
     std::io::stdout().write_all(toml::to_string(&answer)?.as_bytes())?;
@@ -238,13 +267,12 @@ fn tune_job(job: &Job) -> Answer {
         [(&|| cpu().map(Target::from), &job.cpu), (&|| gpu().map(Target::from), &job.gpu)];
     let mut heartbeat = Heartbeat::new(job.budget.total);
     for (detect, wanted) in devices.into_iter().filter(|(_, wanted)| !wanted.is_empty()) {
-        let measured = started.elapsed().saturating_sub(heartbeat.waited());
-        let time_left = job.budget.total.saturating_sub(measured);
+        let time_left = job.budget.total.saturating_sub(started.elapsed());
         let budget = Budget { total: time_left, ..job.budget };
         let tuned = detect().and_then(|target| {
             let summary = tune_on(target, wanted, job, budget, &mut heartbeat);
             summary.map_err(|it| {
-                answer.is_busy |= matches!(it, SessionError::Exclusive(ExclusiveError::Busy(_)));
+                answer.is_busy |= it.is_busy();
                 it.to_string()
             })
         });
@@ -277,8 +305,6 @@ fn tune_on(
         targets: vec![target],
         budget,
         reuse: Reuse::Refine,
-        // Other builds on this machine tune, too, each within such a budget.
-        patience: job.budget.total.saturating_mul(MAX_BUILDS_AHEAD),
     };
     let database = Database::discover(&dirs);
     run(&request, &database, &mut |event| heartbeat.on_event(&event))

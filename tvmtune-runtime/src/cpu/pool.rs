@@ -9,6 +9,7 @@
 //! Only one launch at a time uses the pool. Others, from other threads or from within a task, run
 //! on the thread that launched them: the cores are taken anyway.
 
+use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
@@ -22,13 +23,20 @@ use super::task_ranges::TaskRanges;
 /// Time that a worker spins after its last work.
 const SPIN: Duration = Duration::from_micros(300);
 
-/// Sets how many threads kernels may use, the calling one included; 0 for the default: the
-/// environment variable `TVMTUNE_THREADS` or, without it, one for each core there is for this
-/// process.
+/// The most threads that kernels use: as many cores as Linux counts in its masks of cores
+/// (`CPU_SETSIZE`), so more would share cores, and a number beyond it is a mistake.
+const MAX_THREADS: usize = 1024;
+
+/// The environment variable with the number of threads.
+const VARIABLE: &str = "TVMTUNE_THREADS";
+
+/// Sets how many threads kernels may use, the calling one included, up to 1024; 0 for the
+/// default: the environment variable `TVMTUNE_THREADS` or, without it, one for each core there is for
+/// this process. Fewer run where the system grants no more.
 ///
 /// Takes effect at the next launch, in the whole process.
 pub fn set_threads(threads: usize) {
-    pool().limit.store(threads, Ordering::Relaxed);
+    pool().limit.store(threads.min(MAX_THREADS), Ordering::Relaxed);
 }
 
 /// Threads that kernels may use, the calling one included.
@@ -55,6 +63,8 @@ pub(crate) struct Pool {
     n_workers: Mutex<usize>,
     /// As set by the user; 0 for the default.
     limit: AtomicUsize,
+    /// The threads, the calling one included, beyond which the system granted none.
+    granted: AtomicUsize,
 }
 
 /// Exclusive use of a pool. Other launches run on their own thread meanwhile.
@@ -75,6 +85,7 @@ impl Pool {
             bell: Condvar::new(),
             n_workers: Mutex::new(0),
             limit: AtomicUsize::new(0),
+            granted: AtomicUsize::new(usize::MAX),
         }
     }
 
@@ -88,7 +99,8 @@ impl Pool {
     /// The right to use the threads, started if they are not; `None` if another launch has it or
     /// there is but one thread.
     pub(crate) fn team(&'static self) -> Option<Team> {
-        let wanted = self.threads();
+        // The system is not asked again and again for what it has refused.
+        let wanted = self.threads().min(self.granted.load(Ordering::Relaxed));
         if wanted < 2 {
             return None;
         }
@@ -103,6 +115,7 @@ impl Pool {
             let name = format!("tvmtune-{}", index + 1);
             // Fewer threads than wanted is slower, not wrong.
             if thread::Builder::new().name(name).spawn(move || self.work_loop(index)).is_err() {
+                self.granted.store(*workers + 1, Ordering::Relaxed);
                 break;
             }
             *workers += 1;
@@ -203,10 +216,34 @@ impl Drop for OnPanic<'_> {
 fn default_threads() -> usize {
     static DEFAULT: OnceLock<usize> = OnceLock::new();
     *DEFAULT.get_or_init(|| {
-        let named = std::env::var("TVMTUNE_THREADS").ok().and_then(|it| it.parse().ok());
-        let available = || thread::available_parallelism().map_or(1, usize::from);
-        named.filter(|it| *it > 0).unwrap_or_else(available)
+        let available = thread::available_parallelism().map_or(1, usize::from).min(MAX_THREADS);
+        let text = std::env::var_os(VARIABLE).unwrap_or_default();
+        let text = text.to_string_lossy();
+        let (threads, is_meant) = threads_of(&text, available);
+        if !is_meant {
+            let number = format!("a number from 1 to {MAX_THREADS}");
+            // Standard error may be closed.
+            let _ = writeln!(
+                std::io::stderr(),
+                "warning: {VARIABLE}={text:?} is not {number}: kernels use {threads} threads"
+            );
+        }
+        threads
     })
+}
+
+/// Returns the number of threads that a text asks for, and whether it is one that can be had. Without
+/// a text, or for 0, there are as many as cores.
+fn threads_of(text: &str, available: usize) -> (usize, bool) {
+    let text = text.trim();
+    let is_number = !text.is_empty() && text.bytes().all(|it| it.is_ascii_digit());
+    match text.parse() {
+        Ok(0) => (available, true),
+        Ok(threads) => (MAX_THREADS.min(threads), threads <= MAX_THREADS),
+        // Too large for a number of this machine.
+        Err(_) if is_number => (MAX_THREADS, false),
+        Err(_) => (available, text.is_empty()),
+    }
 }
 
 #[cfg(test)]
@@ -309,6 +346,39 @@ mod tests {
             assert!(failed.is_err());
             check(pool, 20);
         }
+    }
+
+    #[test]
+    fn a_thousand_threads_share_two_cores() {
+        let pool = pool_of(MAX_THREADS);
+        for n_tasks in [1, 2, 3000] {
+            check(pool, n_tasks);
+        }
+    }
+
+    #[test]
+    fn a_number_of_threads_is_what_the_text_says_within_reason() {
+        let check = |text: &str, expected: (usize, bool)| {
+            assert_eq!(threads_of(text, 7), expected, "{text}");
+        };
+        check("", (7, true));
+        check("0", (7, true));
+        check(" 3 ", (3, true));
+        check("1024", (MAX_THREADS, true));
+        check("1025", (MAX_THREADS, false));
+        check("1000000000", (MAX_THREADS, false));
+        check("99999999999999999999999999", (MAX_THREADS, false));
+        for text in ["-1", "1e9", "two", "3 4", "\u{0}", "0x10"] {
+            check(text, (7, false));
+        }
+    }
+
+    #[test]
+    fn threads_that_the_system_refuses_are_not_asked_for_again() {
+        let pool = pool_of(16);
+        pool.granted.store(2, Ordering::Relaxed);
+        assert_eq!(pool.team().map_or(1, |it| it.n_threads), 2);
+        check(pool, 100);
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! The file of a trace: opened at the first launch, shared by threads, forked processes and others.
 
+use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
 use std::path::Path;
@@ -47,7 +48,7 @@ fn open_once() -> Option<&'static Sink> {
             Ok(sink) => Some(sink),
             Err(error) => {
                 let path = Path::new(&path).display();
-                eprintln!("warning: {VARIABLE}: {path}: {error}; launches are not traced");
+                warn(format_args!("{path}: {error}; launches are not traced"));
                 None
             }
         }
@@ -99,9 +100,14 @@ impl Sink {
         if let Err(error) = write_whole(&mut &self.file, line.as_bytes())
             && !OFF.swap(true, Ordering::Relaxed)
         {
-            eprintln!("warning: {VARIABLE}: {error}; no more launches are traced");
+            warn(format_args!("{error}; no more launches are traced"));
         }
     }
+}
+
+/// Warns of a trace that fails. An application may have closed its standard error.
+fn warn(text: fmt::Arguments<'_>) {
+    let _ = writeln!(io::stderr(), "warning: {VARIABLE}: {text}");
 }
 
 /// Writes a line by one call of the system, since lines of others may follow each call.

@@ -1,4 +1,4 @@
-//! Atomic writes of files, and locks between processes.
+//! Atomic writes of files.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -61,19 +61,6 @@ fn replace(
 pub fn set_modified(path: &Path, time: SystemTime) -> Result<(), DatabaseError> {
     let touch = || File::options().append(true).open(path)?.set_modified(time);
     touch().map_err(|it| DatabaseError::io("touch", path, it))
-}
-
-/// Opens a lock file; creates it and its folder. It is never removed: another process could be about
-/// to lock it, and two would hold the lock.
-///
-/// # Errors
-///
-/// [`DatabaseError::Io`].
-pub fn lock_file(path: &Path) -> Result<File, DatabaseError> {
-    let dir = path.parent().unwrap_or(Path::new("."));
-    fs::create_dir_all(dir).map_err(|it| DatabaseError::io("create", dir, it))?;
-    let open = File::options().create(true).truncate(false).write(true).open(path);
-    open.map_err(|it| DatabaseError::io("open", path, it))
 }
 
 #[cfg(test)]

@@ -4,7 +4,9 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
+use super::holder::Holder;
 use crate::printable::{Printable, shown};
 use crate::record::RecordError;
 
@@ -42,6 +44,24 @@ pub enum DatabaseError {
         shown(path)
     )]
     Artifact { path: PathBuf, what: &'static str },
+    /// Another process held a lock for longer than there was time to wait.
+    #[error(
+        "waited {} s for {holder}, which has locked `{}`; {}",
+        .waited.as_secs(), shown(path), .holder.advice()
+    )]
+    Busy { path: PathBuf, waited: Duration, holder: Holder },
+    /// The file changed again and again while it was merged with.
+    #[error(
+        "`{}` was not changed: other processes write it all the time; try again later",
+        shown(path)
+    )]
+    Contended { path: PathBuf },
+    /// Nothing can be written to the cache.
+    #[error(
+        "no result can be kept in `{path}`: {source}; make room for it, or set `TVMTUNE_CACHE` to \
+         another folder"
+    )]
+    Unwritable { path: PathBuf, source: io::Error },
     /// There is no folder for results.
     #[error("there is no cache folder to write to; set `TVMTUNE_CACHE` to one")]
     NoCache,
@@ -63,7 +83,11 @@ impl DatabaseError {
             | Self::Link { path }
             | Self::TooMany { path, .. }
             | Self::Artifact { path, .. } => Some(path),
-            Self::NoCache => None,
+            // Nothing about these would change with the file.
+            Self::Busy { .. }
+            | Self::Contended { .. }
+            | Self::Unwritable { .. }
+            | Self::NoCache => None,
         }
     }
 }

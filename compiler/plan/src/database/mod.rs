@@ -12,8 +12,10 @@
 //!
 //! - A file that cannot be used is a miss and one warning, never an error of a build. What is not
 //!   named as a record is, is not looked at; a build opens the files of its own workloads.
-//! - Files appear and change at once, whole; concurrent writers lose nothing.
-//! - Nothing but [`Database::accept`] writes outside of the user's cache.
+//! - Files appear and change at once, whole; concurrent writers lose nothing: a file is read, changed
+//!   and written under the lock of its folder ([`Lock`]).
+//! - No wait for a lock is longer than its caller says.
+//! - Nothing but [`Database::accept`] and [`Database::rewrite`] writes outside of the user's cache.
 //!
 //! # Source
 //!
@@ -24,14 +26,18 @@ mod artifact;
 pub mod atomic;
 mod error;
 mod files;
+mod holder;
 mod index;
+mod lock;
 mod lookup;
 mod package;
 mod store;
 mod temporary;
 
 use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use crate::migrate::migrate;
 use crate::record::{Conflict, Record};
@@ -44,6 +50,8 @@ pub use crate::record::Tier;
 pub use artifact::{Files, ImageFile, Images};
 pub use error::DatabaseError;
 pub use files::folder_name;
+pub use holder::Holder;
+pub use lock::{Lock, PATIENCE, Wait};
 pub use lookup::{Choice, Lookup, StoredRecord, device_distance};
 pub use package::PackageCache;
 pub use store::{Cache, CacheUse, SearchDirs, Store, StoreKind};
@@ -148,10 +156,11 @@ impl Database {
         fresh: &Record,
         update: impl FnOnce(&mut Record),
     ) -> Result<PathBuf, DatabaseError> {
-        self.update_with(fresh, &Files::default(), update)
+        self.update_with(fresh, &Files::default(), PATIENCE, &mut |_| (), update)
     }
 
-    /// As [`Database::update`], where `files` are those that the update adds.
+    /// As [`Database::update`], where `files` are those that the update adds. It waits for other
+    /// processes for the time `patience`, and tells `on_wait`.
     ///
     /// # Errors
     ///
@@ -160,12 +169,14 @@ impl Database {
         &self,
         fresh: &Record,
         files: &Files,
+        patience: Duration,
+        on_wait: &mut dyn FnMut(Wait<'_>),
         update: impl FnOnce(&mut Record),
     ) -> Result<PathBuf, DatabaseError> {
         let cache = self.cache.as_ref().ok_or(DatabaseError::NoCache)?;
         let dir = cache.records();
         let path = file_of(&dir, fresh);
-        let _lock = cache.lock_records()?;
+        let _lock = cache.lock_records(patience, on_wait)?;
         let former = || read(&file_of(&cache.former_records(), fresh));
         let stored = read(&path).or_else(|_| former()).ok();
         let is_same = |it: &Record| it.workload == fresh.workload && it.dag == fresh.dag;
@@ -193,7 +204,7 @@ impl Database {
     pub fn put(&self, record: &Record, files: &Files) -> Result<PathBuf, DatabaseError> {
         let mut record = record.clone();
         files.restrict(&mut record);
-        self.update_with(&record, files, |stored| {
+        self.update_with(&record, files, PATIENCE, &mut |_| (), |stored| {
             for bucket in &record.buckets {
                 stored.bucket_mut(&bucket.dims).merge(bucket.clone());
             }
@@ -206,8 +217,9 @@ impl Database {
     ///
     /// # Errors
     ///
-    /// [`DatabaseError::Io`] where the folder cannot be written, and an error if the
-    /// existing file is not a record of the same workload: it is not overwritten.
+    /// [`DatabaseError::Io`] where the folder cannot be written, [`DatabaseError::Busy`] where another
+    /// process has locked it, and an error if the existing file is not a record of the same workload:
+    /// it is not overwritten.
     pub fn accept(
         dir: &Path,
         record: &Record,
@@ -215,38 +227,32 @@ impl Database {
         n_kept: usize,
     ) -> Result<PathBuf, DatabaseError> {
         let path = file_of(dir, record);
-        let mut merged = record.clone();
-        files.restrict(&mut merged);
-        if path.exists() {
-            let mut stored = read(&path)?;
-            // The author accepts what was measured last, and as it was measured.
-            for bucket in &merged.buckets {
-                let stored = stored.bucket_mut(&bucket.dims);
-                bucket.schedules.iter().for_each(|it| stored.drop_measured_otherwise(it));
+        let mut fresh = record.clone();
+        files.restrict(&mut fresh);
+        let _lock = Lock::of_folder(dir, PATIENCE)?;
+        // Where other hosts do not see the lock, the file may have changed since it was read.
+        for _ in 0..MAX_ATTEMPTS {
+            let stored = read_if_exists(&path)?;
+            let merged = accepted(stored.clone(), &fresh, n_kept, &path)?;
+            if read_if_exists(&path)? == stored {
+                write(&path, &merged, files)?;
+                return Ok(path);
             }
-            let foreign = |Conflict(what)| DatabaseError::Foreign { path: path.clone(), what };
-            stored.merge(merged).map_err(foreign)?;
-            merged = stored;
         }
-        merged.keep_best(n_kept);
-        write(&path, &merged, files)?;
-        Ok(path)
+        Err(DatabaseError::Contended { path })
     }
 
     /// Changes a record in its file; `update` returns whether anything changed.
     ///
     /// # Errors
     ///
-    /// [`DatabaseError`] if the file can't be read or written.
+    /// [`DatabaseError`] if the file can't be locked, read or written.
     pub fn rewrite(
         &self,
         path: &Path,
         update: impl FnOnce(&mut Record) -> bool,
     ) -> Result<bool, DatabaseError> {
-        let lock = match self.cache.as_ref().filter(|it| path.starts_with(it.records())) {
-            Some(cache) => Some(cache.lock_records()?),
-            None => None,
-        };
+        let _lock = self.lock_of(path)?;
         let before = read(path)?;
         let mut record = before.clone();
         let changed = update(&mut record);
@@ -255,8 +261,16 @@ impl Database {
             files.restamp(&before, &record);
             write(path, &record, &files)?;
         }
-        drop(lock);
         Ok(changed)
+    }
+
+    /// Locks the folder that a record is in: the cache, or that of a crate.
+    fn lock_of(&self, path: &Path) -> Result<Option<Lock>, DatabaseError> {
+        if let Some(cache) = self.cache.as_ref().filter(|it| path.starts_with(it.records())) {
+            return cache.lock_records(PATIENCE, &mut |_| ()).map(Some);
+        }
+        let store = self.stores.iter().find(|it| path.starts_with(&it.dir));
+        store.map_or(Ok(None), |it| Lock::of_folder(&it.dir, PATIENCE))
     }
 
     /// Returns the files with compiled code that no record for which `is_kept` holds names.
@@ -264,6 +278,42 @@ impl Database {
         let folders = self.stores.iter().flat_map(|it| programs_in(&it.dir));
         folders.flat_map(|it| artifact::orphans(&it, is_kept)).collect()
     }
+}
+
+/// Times that a record is merged anew because its file changed meanwhile.
+const MAX_ATTEMPTS: usize = 100;
+
+/// Reads a record; `None` if there is no file.
+fn read_if_exists(path: &Path) -> Result<Option<Record>, DatabaseError> {
+    match read(path) {
+        Ok(record) => Ok(Some(record)),
+        Err(DatabaseError::Io { source, .. }) if source.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Returns what a crate ships once a record is accepted: the best of it and of the stored one.
+fn accepted(
+    stored: Option<Record>,
+    fresh: &Record,
+    n_kept: usize,
+    path: &Path,
+) -> Result<Record, DatabaseError> {
+    let mut merged = match stored {
+        Some(mut stored) => {
+            // The author accepts what was measured last, and as it was measured.
+            for bucket in &fresh.buckets {
+                let stored = stored.bucket_mut(&bucket.dims);
+                bucket.schedules.iter().for_each(|it| stored.drop_measured_otherwise(it));
+            }
+            let foreign = |Conflict(what)| DatabaseError::Foreign { path: path.to_owned(), what };
+            stored.merge(fresh.clone()).map_err(foreign)?;
+            stored
+        }
+        None => fresh.clone(),
+    };
+    merged.keep_best(n_kept);
+    Ok(merged)
 }
 
 /// Writes a record and its files, and removes those that it no longer names. Files are written first:

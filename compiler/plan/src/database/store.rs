@@ -1,15 +1,15 @@
 //! The folders of records that are searched, and their precedence.
 
-use std::env;
-use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
+use std::{env, fs, io};
 
 use etcetera::BaseStrategy;
 
 use super::atomic;
 use super::error::DatabaseError;
 use super::files::folders_in;
+use super::lock::{Lock, Wait};
 use super::package::{PackageCache, STAMP};
 use super::temporary;
 use crate::read::{self, limit};
@@ -45,6 +45,9 @@ pub struct Cache {
     /// The part that all releases so far share.
     root: PathBuf,
 }
+
+/// The size of a file that is written to see if records can be: several records of usual size.
+const PROBE_BYTES: usize = 16 << 10;
 
 const _: () = assert!(SCHEMA == 4, "records of a new schema have a folder of their own");
 
@@ -179,11 +182,36 @@ impl Cache {
         stamps.try_for_each(|it| atomic::set_modified(&it, SystemTime::now()))
     }
 
-    /// Waits until no other process writes records; none does until the file is dropped.
-    pub(super) fn lock_records(&self) -> Result<File, DatabaseError> {
-        let lock = atomic::lock_file(&self.locks().join("records.lock"))?;
-        lock.lock().map_err(|it| DatabaseError::io("lock", &self.locks(), it))?;
-        Ok(lock)
+    /// Waits until no other process writes records, but no longer than `patience`; none does until the
+    /// lock is dropped.
+    ///
+    /// # Errors
+    ///
+    /// [`DatabaseError::Busy`] if it took too long, [`DatabaseError::Io`] if there can be no lock.
+    pub fn lock_records(
+        &self,
+        patience: Duration,
+        on_wait: &mut dyn FnMut(Wait<'_>),
+    ) -> Result<Lock, DatabaseError> {
+        Lock::acquire(&self.locks().join("records.lock"), patience, on_wait)
+    }
+
+    /// Checks that records can be written, before work is done whose results would be lost.
+    ///
+    /// # Errors
+    ///
+    /// [`DatabaseError::Unwritable`].
+    pub fn check_writable(&self) -> Result<(), DatabaseError> {
+        let dir = self.records();
+        let probe = || -> io::Result<()> {
+            fs::create_dir_all(&dir)?;
+            let path = dir.join(format!(".probe.{}.tmp", std::process::id()));
+            let written = fs::write(&path, [b'\n'; PROBE_BYTES]);
+            // One that could not be written may be there all the same.
+            let removed = fs::remove_file(&path);
+            written.and(removed)
+        };
+        probe().map_err(|source| DatabaseError::Unwritable { path: dir.clone(), source })
     }
 }
 

@@ -18,6 +18,8 @@ use std::collections::VecDeque;
 use std::io::{self, BufReader, BufWriter, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::{Duration, Instant};
 use std::{env, process, thread};
 
@@ -68,16 +70,13 @@ pub(super) fn is_worker() -> bool {
 /// Answers requests until the pipe is closed.
 fn run(limit: Duration) -> io::Result<()> {
     start_watchdog(limit);
-    let mut requests = BufReader::new(io::stdin());
+    let requests = listen()?;
     let mut responses = BufWriter::new(io::stdout());
     let mut runners = Runners::default();
     Frame::new(Response::Ready).write(&mut responses)?;
     loop {
-        let request = match Frame::<Request>::read(&mut requests) {
-            Ok(request) => request,
-            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(()),
-            Err(error) => return Err(error),
-        };
+        let Ok(request) = requests.recv() else { return Ok(()) };
+        let request = request?;
         set_arrived(Some(Instant::now()));
         // A panic is a bug of ours, or caused by the candidate.
         let answer = catch_unwind(AssertUnwindSafe(|| runners.answer(request)));
@@ -97,6 +96,33 @@ fn run(limit: Duration) -> io::Result<()> {
     }
 }
 
+/// Receives requests on a thread of its own: a candidate may never end, and the process ends once the
+/// tuner is gone.
+fn listen() -> io::Result<Receiver<io::Result<Frame<Request>>>> {
+    let (sender, requests) = sync_channel(1);
+    let listen = move || {
+        let mut stdin = BufReader::new(io::stdin());
+        loop {
+            let request = Frame::read(&mut stdin);
+            let is_gone =
+                request.as_ref().is_err_and(|it| it.kind() == io::ErrorKind::UnexpectedEof);
+            if is_gone {
+                TUNER_IS_GONE.store(true, Ordering::Relaxed);
+                process::exit(0);
+            }
+            let failed = request.is_err();
+            if sender.send(request).is_err() || failed {
+                return;
+            }
+        }
+    };
+    thread::Builder::new().name("requests".to_owned()).spawn(listen)?;
+    Ok(requests)
+}
+
+/// Set once there is no tuner that waits for an answer.
+static TUNER_IS_GONE: AtomicBool = AtomicBool::new(false);
+
 /// The time when the present request arrived.
 static ARRIVED: Mutex<Option<Instant>> = Mutex::new(None);
 
@@ -106,10 +132,14 @@ fn set_arrived(arrived: Option<Instant>) {
     }
 }
 
-/// Aborts the process if a request takes too long: the tuner, which would kill it, may be gone.
+/// Aborts the process if a request takes too long, or if it does not end after its tuner: a driver may
+/// wait for a kernel that never ends.
 fn start_watchdog(limit: Duration) {
-    let is_hung = move || ARRIVED.lock().is_ok_and(|it| it.is_some_and(|it| it.elapsed() > limit));
-    // Without a watchdog, only a worker whose tuner was killed runs on.
+    let is_hung = move || {
+        TUNER_IS_GONE.load(Ordering::Relaxed)
+            || ARRIVED.lock().is_ok_and(|it| it.is_some_and(|it| it.elapsed() > limit))
+    };
+    // Without a watchdog, only a worker that hangs after its tuner was killed runs on.
     let _ = thread::Builder::new().name("watchdog".to_owned()).spawn(move || {
         loop {
             thread::sleep(Duration::from_millis(500));
