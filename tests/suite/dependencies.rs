@@ -47,8 +47,7 @@ fn crates_below(package: &str) -> BTreeSet<String> {
 
 /// Returns what cargo knows of each crate, by `name version`.
 fn known() -> BTreeMap<String, Row> {
-    let text =
-        cargo(&["metadata", "--format-version", "1", "--filter-platform", PLATFORM]);
+    let text = cargo(&["metadata", "--format-version", "1", "--filter-platform", PLATFORM]);
     let metadata: Value = serde_json::from_str(&text).unwrap();
     let packages = metadata["packages"].as_array().unwrap();
     let row = |package: &Value| {

@@ -132,7 +132,8 @@ mod tests {
     use super::*;
 
     fn error_without_half(body: &str, element: &str) -> Option<String> {
-        let function = format!("fn f(x: Tensor<{element}, N>) -> Tensor<{element}, N> {{ {body} }}");
+        let function =
+            format!("fn f(x: Tensor<{element}, N>) -> Tensor<{element}, N> {{ {body} }}");
         let function: ItemFn = syn::parse_str(&function).unwrap();
         let program = dsl::parse(quote!(dims(N = 8)), &function).unwrap();
         let dag = dsl::build(&program).unwrap();
