@@ -45,7 +45,7 @@ impl Sandbox {
             "Cargo.toml",
             &format!(
                 "[package]\nname = \"{name}\"\nversion = \"0.1.0\"\nedition = \"2024\"\n\
-                 [dependencies]\ntvmtune-runtime = {{ path = {runtime:?} }}\n\
+                 [dependencies]\ntvmtune-runtime = {{ path = {runtime:?}, features = [\"half\"] }}\n\
                  [build-dependencies]\ntvmtune-build = {{ path = {build:?} }}\n\
                  [workspace]\n"
             ),

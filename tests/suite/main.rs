@@ -15,6 +15,7 @@ mod configuration;
 mod constants;
 mod cuda;
 mod database;
+mod dependencies;
 mod devices;
 mod elements;
 mod expansions;

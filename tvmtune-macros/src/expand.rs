@@ -3,7 +3,7 @@
 use proc_macro2::TokenStream;
 use quote::{ToTokens, quote};
 use syn::ItemFn;
-use tvmtune_ir::dag::Dag;
+use tvmtune_ir::dag::{DType, Dag, Expr};
 use tvmtune_ir::dsl::{self, Program};
 use tvmtune_ir::workload;
 use tvmtune_plan::handoff::OpSource;
@@ -56,6 +56,7 @@ fn planned(options: &TokenStream, function: &ItemFn) -> syn::Result<Planned> {
     let program = dsl::parse(options.clone(), function)?;
     let dag = dsl::build(&program)?;
     check_size(&program, &dag)?;
+    check_half(&program, &dag, cfg!(feature = "half"))?;
     check_dim_names(&program)?;
     let id = workload::id(&dag).to_string();
     let name = function.sig.ident.to_string();
@@ -85,6 +86,30 @@ fn check_size(program: &Program, dag: &Dag) -> syn::Result<()> {
     Ok(())
 }
 
+/// Checks that the runtime has the types of a program: those of the crate `half` are behind a feature.
+fn check_half(program: &Program, dag: &Dag, is_enabled: bool) -> syn::Result<()> {
+    let Some(dtype) = half_type(dag).filter(|_| !is_enabled) else { return Ok(()) };
+    let message = format!(
+        "`{}` is a type of the crate `half`; enable the feature `half` of `tvmtune-runtime`, as in \
+         `cargo add tvmtune-runtime --features half`",
+        dtype.name()
+    );
+    Err(syn::Error::new(program.ident.span(), message))
+}
+
+/// Returns a 16-bit float of which a program has elements, scalars or values in between.
+fn half_type(dag: &Dag) -> Option<DType> {
+    let tensors = dag.tensors.iter().map(|it| it.dtype);
+    let mut dtypes: Vec<DType> = tensors.chain(dag.scalars.iter().map(|it| it.dtype)).collect();
+    for compute in &dag.computes {
+        compute.body.walk(&mut |it| match it {
+            Expr::Const(_, dtype) | Expr::Cast(dtype, _) => dtypes.push(*dtype),
+            _ => {}
+        });
+    }
+    dtypes.into_iter().find(|it| matches!(it, DType::F16 | DType::Bf16))
+}
+
 /// Checks that dimensions differ when they are written as the fields of `Dims`.
 fn check_dim_names(program: &Program) -> syn::Result<()> {
     for (n, dim) in program.dims.iter().enumerate() {
@@ -100,4 +125,30 @@ fn check_dim_names(program: &Program) -> syn::Result<()> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn error_without_half(body: &str, element: &str) -> Option<String> {
+        let function =
+            format!("fn f(x: Tensor<{element}, N>) -> Tensor<{element}, N> {{ {body} }}");
+        let function: ItemFn = syn::parse_str(&function).unwrap();
+        let program = dsl::parse(quote!(dims(N = 8)), &function).unwrap();
+        let dag = dsl::build(&program).unwrap();
+        assert!(check_half(&program, &dag, true).is_ok());
+        check_half(&program, &dag, false).err().map(|it| it.to_string())
+    }
+
+    #[test]
+    fn types_of_the_crate_half_need_its_feature() {
+        let copy = "compute(|n| x[[n]])";
+        assert_eq!(error_without_half(copy, "f32"), None);
+        let missing = "`bf16` is a type of the crate `half`; enable the feature `half` of \
+                       `tvmtune-runtime`, as in `cargo add tvmtune-runtime --features half`";
+        assert_eq!(error_without_half(copy, "bf16").as_deref(), Some(missing));
+        let between = "compute(|n| (x[[n]] as f16) as f32)";
+        assert!(error_without_half(between, "f32").unwrap().starts_with("`f16` is a type"));
+    }
 }

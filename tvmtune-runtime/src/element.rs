@@ -1,9 +1,7 @@
 //! The types of tensors' elements.
 
-use half::{bf16, f16};
-
-/// An element type of tensors: `f32`, `f16`, `bf16`, `f64`, `i8`, `u8`, `i32`, `u32`,
-/// `i64` or `bool`.
+/// An element type of tensors: `f32`, `f64`, `i8`, `u8`, `i32`, `u32`, `i64` or `bool`; with the feature
+/// `half`, also `f16` and `bf16`.
 pub trait Element: sealed::Sealed + Copy + Default + Send + Sync + 'static {}
 
 mod sealed {
@@ -17,4 +15,6 @@ macro_rules! elements {
     };
 }
 
-elements!(f32 f16 bf16 f64 i8 u8 i32 u32 i64 bool);
+elements!(f32 f64 i8 u8 i32 u32 i64 bool);
+#[cfg(feature = "half")]
+elements!(half::f16 half::bf16);

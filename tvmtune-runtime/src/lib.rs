@@ -115,6 +115,8 @@ pub use arg::{Constant, Input, Output};
 pub use cpu::{Cpu, set_threads, threads};
 pub use element::Element;
 pub use error::{DeviceKind, Error, Unfit};
+/// The types of the elements `f16` and `bf16`.
+#[cfg(feature = "half")]
 pub use half;
 pub use isa::Isa;
 pub use plan::{Effort, PlanInfo, Search, Spec, TensorSpec, Tier};

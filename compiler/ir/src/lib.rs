@@ -11,6 +11,7 @@
 //! - [`poly`] and [`span`]: symbolic integers and intervals, the arithmetic of all indices.
 //! - [`interp`]: the reference interpreter, which evaluates programs by definition.
 //! - [`target`]: the limits and the identity of devices, as data.
+//! - [`half`]: the 16-bit floats.
 //! - [`similar`]: which name was meant by a misspelt one.
 //!
 //! # Invariants
@@ -22,6 +23,7 @@
 #![forbid(unsafe_code)]
 
 pub mod similar; // suggestions for misspelt names
+pub mod half; // the 16-bit floats
 pub mod poly; // symbolic integers
 pub mod span; // symbolic intervals
 pub mod dag; // programs as dags of computes

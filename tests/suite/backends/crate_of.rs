@@ -68,7 +68,7 @@ fn build(folder: &Path, name: &str, main: &str) -> PathBuf {
     let runtime = workspace.join("tvmtune-runtime");
     let manifest = format!(
         "[package]\nname = \"{name}\"\nversion = \"0.0.0\"\nedition = \"2024\"\n[workspace]\n\
-         [dependencies]\ntvmtune-runtime = {{ path = {runtime:?}, default-features = false }}\n\
+         [dependencies]\ntvmtune-runtime = {{ path = {runtime:?}, default-features = false, features = [\"half\"] }}\n\
          [profile.dev]\ndebug = false\n"
     );
     fs::create_dir_all(folder.join("src")).unwrap();

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use super::inner_extents::MAX_CHALLENGERS;
+
 /// The limits; the first one that is reached ends a task, or all of them.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Budget {
@@ -57,6 +59,8 @@ pub(super) struct Candidates {
     pub(super) launch_ns: f64,
     /// The time of a sample, at least.
     pub(super) min_sample_ns: f64,
+    /// Set if the best of them are timed at extents inside of a range as well.
+    pub(super) is_range: bool,
 }
 
 impl FinalPlan {
@@ -90,11 +94,12 @@ impl FinalPlan {
 impl Candidates {
     /// Estimates the time of a final ranking.
     fn time(self, n_finalists: usize, rounds: usize) -> Duration {
-        let Self { n_unverified, launch_ns, min_sample_ns, .. } = self;
+        let Self { n_unverified, launch_ns, min_sample_ns, is_range, .. } = self;
         // Each round warms up and takes a sample.
         let round_ns = 2.0 * launch_ns.max(min_sample_ns);
         let verify_ns = VERIFY_LAUNCHES * launch_ns + VERIFY_NS;
-        let timing_ns = n_finalists as f64 * rounds as f64 * round_ns;
+        let n_inner = if is_range { n_finalists.min(MAX_CHALLENGERS + 1) } else { 0 };
+        let timing_ns = (n_finalists + n_inner) as f64 * rounds as f64 * round_ns;
         let n_unverified = n_unverified.min(n_finalists) as f64;
         Duration::from_nanos((n_unverified * verify_ns + timing_ns) as u64)
     }
@@ -108,7 +113,8 @@ mod tests {
     fn a_final_ranking_takes_a_share_of_the_time_of_searching() {
         let seconds = Duration::from_secs_f64;
         let plan = |searching: f64, n: usize, launch_ns: f64| {
-            let candidates = Candidates { n, n_unverified: 1, launch_ns, min_sample_ns: 5e4 };
+            let candidates =
+                Candidates { n, n_unverified: 1, launch_ns, min_sample_ns: 5e4, is_range: true };
             FinalPlan::new(seconds(searching), candidates)
         };
         assert_eq!(plan(10.0, 1, 1e6).time, Duration::ZERO, "nothing but the default");

@@ -2,7 +2,7 @@
 //!
 //! In: the candidates of a session. Out: the best of them by latency, the default schedule among them.
 //! Timings taken during search are minutes apart, and clocks drift by more than candidates differ. The
-//! default schedule comes first unless another one is significantly faster.
+//! default schedule comes first unless another one is significantly faster, also inside of a range.
 
 use tvmtune_plan::record::Source;
 
@@ -14,9 +14,6 @@ use crate::measure::MeasureError;
 const SIGNIFICANCE_LEVEL: f64 = 0.05;
 /// The relative gain over the default schedule that another one needs besides.
 const MIN_GAIN: f64 = 0.005;
-/// The same where a range of extents is timed at its largest only: the default schedule is made for all
-/// of them, while another one may leave threads idle elsewhere.
-const MIN_GAIN_OF_RANGE: f64 = 0.03;
 
 impl Session {
     /// Ranks the candidates by timings side by side; empty if none is correct.
@@ -40,8 +37,8 @@ impl Session {
             it.timing = timing;
         }
         finalists.sort_by(|a, b| a.timing.typical_ns().total_cmp(&b.timing.typical_ns()));
-        let is_range = self.task.bucket.iter().any(|it| it.lo < it.hi);
-        prefer_default(&mut finalists, if is_range { MIN_GAIN_OF_RANGE } else { MIN_GAIN });
+        prefer_default(&mut finalists);
+        self.drop_slow_inside(&mut finalists, plan.rounds, seed, ctx)?;
         self.confirm(finalists, seed, ctx)
     }
 
@@ -92,11 +89,10 @@ impl Session {
     }
 }
 
-/// Moves the default schedule to the front unless the first candidate is significantly faster, by that gain
-/// at least.
-fn prefer_default(ranked: &mut Vec<Candidate>, min_gain: f64) {
+/// Moves the default schedule to the front unless the first candidate is significantly faster.
+fn prefer_default(ranked: &mut Vec<Candidate>) {
     let Some(rank) = ranked.iter().position(|it| it.source == Source::Default) else { return };
-    if rank > 0 && !ranked[0].timing.beats(&ranked[rank].timing, SIGNIFICANCE_LEVEL, min_gain) {
+    if rank > 0 && !ranked[0].timing.beats(&ranked[rank].timing, SIGNIFICANCE_LEVEL, MIN_GAIN) {
         let default = ranked.remove(rank);
         ranked.insert(0, default);
     }

@@ -30,6 +30,7 @@ mod event;
 mod final_ranking;
 mod former;
 mod log;
+mod inner_extents;
 mod lower_bound;
 mod measurement;
 mod open;

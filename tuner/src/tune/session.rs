@@ -211,6 +211,7 @@ impl Session {
             n_unverified: competing.filter(|it| !it.is_verified).count(),
             launch_ns: launches_ns.fold(0.0, f64::max),
             min_sample_ns: self.task.builder.policy().min_sample_ns,
+            is_range: self.task.inner_dims().is_some(),
         };
         match self.only_catches_up {
             true => FinalPlan::full(candidates),

@@ -138,6 +138,16 @@ impl Task {
         dims
     }
 
+    /// Returns extents inside of the range, the geometric means of their ends; `None` if the largest ones
+    /// are the only ones.
+    pub(super) fn inner_dims(&self) -> Option<Vec<i64>> {
+        let largest: Vec<i64> = self.bucket.iter().map(|it| it.hi).collect();
+        let mean = |it: &Interval| (it.lo.max(1) as f64 * it.hi as f64).sqrt() as i64;
+        let inner = self.bucket.iter().map(|it| mean(it).clamp(it.lo, it.hi)).collect::<Vec<_>>();
+        let inner = self.dag.raised_to_lower_ends(&inner);
+        (inner != largest).then_some(inner)
+    }
+
     /// Returns the ranges, as the log has them.
     pub(super) fn bucket_key(&self) -> Vec<(i64, i64)> {
         self.bucket.iter().map(|it| (it.lo, it.hi)).collect()
@@ -180,6 +190,24 @@ mod tests {
         assert_eq!(task([s, t]), [[74, 70], [3, 1], [49, 47]]);
         let narrow = Interval { lo: 40, hi: 47 };
         assert_eq!(task([Interval { lo: 42, hi: 49 }, narrow]), [[49, 47], [42, 40], [45, 43]]);
+    }
+
+    #[test]
+    fn inner_extents_are_geometric_means() {
+        let dag = dsl::program(
+            "#[autotune(dims(T = 0..=1024, N = 8))]
+             fn f(x: Tensor<f32, T, N>) -> Tensor<f32, T, N> { compute(|t, n| x[[t, n]]) }",
+        );
+        let workload = Workload::new(dag.unwrap(), Vec::new(), Tolerance { rel: 0.0, abs: 0.0 });
+        let inner = |lo, hi| {
+            let builder = Builder::new(CpuTarget::generic(Isa::Avx2).into(), None).unwrap();
+            Task::new(&workload, &[Interval { lo, hi }], &builder).inner_dims()
+        };
+        assert_eq!(inner(129, 1024), Some(vec![363]));
+        assert_eq!(inner(0, 1024), Some(vec![32]));
+        assert_eq!(inner(7, 8), Some(vec![7]));
+        assert_eq!(inner(8, 8), None);
+        assert_eq!(inner(0, 0), None);
     }
 
     #[test]

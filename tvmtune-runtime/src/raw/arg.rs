@@ -3,8 +3,6 @@
 use std::cell::OnceCell;
 use std::ops::Deref;
 
-use half::{bf16, f16};
-
 use super::Layout;
 use crate::{Cpu, Element, Held, Weight};
 
@@ -110,8 +108,6 @@ macro_rules! scalars {
 
 scalars! {
     f32: it => it.to_bits().into();
-    f16: it => it.to_f32().to_bits().into();
-    bf16: it => it.to_f32().to_bits().into();
     f64: it => it.to_bits();
     i8: it => i32::from(it).cast_unsigned().into();
     u8: it => it.into();
@@ -119,4 +115,10 @@ scalars! {
     u32: it => it.into();
     i64: it => it.cast_unsigned();
     bool: it => it.into();
+}
+
+#[cfg(feature = "half")]
+scalars! {
+    half::f16: it => it.to_f32().to_bits().into();
+    half::bf16: it => it.to_f32().to_bits().into();
 }

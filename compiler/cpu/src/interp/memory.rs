@@ -6,6 +6,7 @@
 use crate::vector::{Base, Storage, ops};
 
 use super::FaultKind;
+use tvmtune_ir::half::{Bf16, F16};
 
 /// Detection of races between the tasks of a phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -134,7 +135,7 @@ impl<'a> Memory<'a> {
         let bytes = &self.buffer(base)[start..start + size];
         Ok(match (storage, bytes) {
             (Storage::Word, &[a, b, c, d]) => u32::from_le_bytes([a, b, c, d]),
-            (Storage::F16, &[a, b]) => half::f16::from_le_bytes([a, b]).to_f32().to_bits(),
+            (Storage::F16, &[a, b]) => F16::from_le_bytes([a, b]).to_f32().to_bits(),
             (Storage::Bf16, &[a, b]) => u32::from(u16::from_le_bytes([a, b])) << 16,
             (Storage::I8, &[a]) => i32::from(a.cast_signed()).cast_unsigned(),
             (Storage::U8, &[a]) => u32::from(a),
@@ -158,8 +159,8 @@ impl<'a> Memory<'a> {
         let float = f32::from_bits(value);
         match storage {
             Storage::Word => target.copy_from_slice(&value.to_le_bytes()),
-            Storage::F16 => target.copy_from_slice(&half::f16::from_f32(float).to_le_bytes()),
-            Storage::Bf16 => target.copy_from_slice(&half::bf16::from_f32(float).to_le_bytes()),
+            Storage::F16 => target.copy_from_slice(&F16::from_f32(float).to_le_bytes()),
+            Storage::Bf16 => target.copy_from_slice(&Bf16::from_f32(float).to_le_bytes()),
             Storage::I8 | Storage::U8 => target[0] = value.to_le_bytes()[0],
             Storage::Bool => target[0] = u8::from(super::value::is_true(value)?),
         }

@@ -1,10 +1,9 @@
 //! Printing of expressions and indices.
 
-use half::{bf16, f16};
-
 use super::{Printer, element_type};
 use tvmtune_ir::dag::expr::affine;
 use tvmtune_ir::dag::{BinaryOp, DType, Expr, Literal, Subscript, TensorId, UnaryOp};
+use tvmtune_ir::half::{Bf16, F16};
 use tvmtune_ir::poly::{Atom, Poly};
 use tvmtune_schedule::print::{self, Text, comparison, function, operator};
 
@@ -81,10 +80,10 @@ fn atom(atom: &Atom, leaf: &dyn Fn(&Atom) -> String) -> String {
 fn literal(value: Literal, dtype: DType) -> Text {
     let text = match (value, dtype) {
         (Literal::Float(it), DType::F16) => {
-            format!("rt::half::f16::from_bits({:#x})", f16::from_f64(it).to_bits())
+            format!("rt::half::f16::from_bits({:#x})", F16::from_f64(it).to_bits())
         }
         (Literal::Float(it), DType::Bf16) => {
-            format!("rt::half::bf16::from_bits({:#x})", bf16::from_f64(it).to_bits())
+            format!("rt::half::bf16::from_bits({:#x})", Bf16::from_f64(it).to_bits())
         }
         (Literal::Float(it), _) if it.is_nan() => format!("{dtype}::NAN"),
         (Literal::Float(it), DType::F32) => {

@@ -1,13 +1,12 @@
 //! Expressions and indices as CUDA C++.
 
-use half::{bf16, f16};
-
 use super::{Printer, element_type};
 use crate::grid::Grid;
 use tvmtune_ir::dag::expr::affine;
 use tvmtune_ir::dag::{
     BinaryOp, CompareOp, DType, Expr, Literal, Reducer, Subscript, TensorId, UnaryOp,
 };
+use tvmtune_ir::half::{Bf16, F16};
 use tvmtune_ir::poly::{Atom, Poly};
 use tvmtune_schedule::print::{self, Text, comparison, function, operator};
 
@@ -109,10 +108,10 @@ pub(super) fn literal(value: Literal, dtype: DType) -> Text {
     let name = element_type(dtype);
     Text::atom(match (value, dtype) {
         (Literal::Float(it), DType::F16) => {
-            format!("f16{{{:#x}}}", f16::from_f64(it).to_bits())
+            format!("f16{{{:#x}}}", F16::from_f64(it).to_bits())
         }
         (Literal::Float(it), DType::Bf16) => {
-            format!("bf16{{{:#x}}}", bf16::from_f64(it).to_bits())
+            format!("bf16{{{:#x}}}", Bf16::from_f64(it).to_bits())
         }
         (Literal::Float(it), DType::F64) if it.is_finite() => float(format!("{it:?}")),
         (Literal::Float(it), DType::F64) => {

@@ -6,9 +6,8 @@
 
 use std::cmp::Ordering;
 
-use half::{bf16, f16};
-
 use crate::dag::{BinaryOp, CompareOp, DType, Literal, UnaryOp, integer_range};
+use crate::half::{Bf16, F16};
 
 /// A value of any element type.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -25,8 +24,8 @@ pub enum Number {
 pub fn round(value: f64, dtype: DType) -> f64 {
     match dtype {
         DType::F32 => f64::from(value as f32),
-        DType::F16 => f16::from_f64(value).to_f64(),
-        DType::Bf16 => bf16::from_f64(value).to_f64(),
+        DType::F16 => F16::from_f64(value).to_f64(),
+        DType::Bf16 => Bf16::from_f64(value).to_f64(),
         _ => value,
     }
 }

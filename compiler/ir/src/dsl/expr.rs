@@ -10,6 +10,7 @@ use super::index::LARGEST;
 use super::signature::{plain_ident, type_name};
 use super::value::{Kind, Value, cast, unify};
 use crate::dag::{BinaryOp, CompareOp, DType, Expr, Literal, UnaryOp, integer_range};
+use crate::half::{Bf16, F16};
 use crate::poly::Poly;
 use crate::similar;
 
@@ -486,12 +487,8 @@ fn limit(dtype: DType, name: &str) -> Option<Literal> {
     let (max, epsilon, least) = match dtype {
         DType::F32 => (f64::from(f32::MAX), f64::from(f32::EPSILON), f64::from(f32::MIN_POSITIVE)),
         DType::F64 => (f64::MAX, f64::EPSILON, f64::MIN_POSITIVE),
-        DType::F16 => {
-            (half::f16::MAX.into(), half::f16::EPSILON.into(), half::f16::MIN_POSITIVE.into())
-        }
-        DType::Bf16 => {
-            (half::bf16::MAX.into(), half::bf16::EPSILON.into(), half::bf16::MIN_POSITIVE.into())
-        }
+        DType::F16 => (F16::MAX.to_f64(), F16::EPSILON.to_f64(), F16::MIN_POSITIVE.to_f64()),
+        DType::Bf16 => (Bf16::MAX.to_f64(), Bf16::EPSILON.to_f64(), Bf16::MIN_POSITIVE.to_f64()),
         _ => return None,
     };
     let value = match name {

@@ -4,9 +4,8 @@
 
 use std::fmt;
 
-use half::{bf16, f16};
-
 use crate::dag::{DType, Number};
+use crate::half::{Bf16, F16};
 
 /// A dense tensor of known extents.
 #[derive(Clone, Debug, PartialEq)]
@@ -22,8 +21,8 @@ pub struct Array {
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Storage {
     F32(Vec<f32>),
-    F16(Vec<f16>),
-    Bf16(Vec<bf16>),
+    F16(Vec<F16>),
+    Bf16(Vec<Bf16>),
     F64(Vec<f64>),
     I8(Vec<i8>),
     U8(Vec<u8>),
@@ -70,8 +69,8 @@ impl Array {
         let len = len_elems(shape);
         let elements = match dtype {
             DType::F32 => Storage::F32(vec![0.0; len]),
-            DType::F16 => Storage::F16(vec![f16::ZERO; len]),
-            DType::Bf16 => Storage::Bf16(vec![bf16::ZERO; len]),
+            DType::F16 => Storage::F16(vec![F16::default(); len]),
+            DType::Bf16 => Storage::Bf16(vec![Bf16::default(); len]),
             DType::F64 => Storage::F64(vec![0.0; len]),
             DType::I8 => Storage::I8(vec![0; len]),
             DType::U8 => Storage::U8(vec![0; len]),
@@ -165,8 +164,8 @@ impl Array {
         }
         let elements = match dtype {
             DType::F32 => read!(F32, f32),
-            DType::F16 => read!(F16, f16),
-            DType::Bf16 => read!(Bf16, bf16),
+            DType::F16 => read!(F16, F16),
+            DType::Bf16 => read!(Bf16, Bf16),
             DType::F64 => read!(F64, f64),
             DType::I8 => read!(I8, i8),
             DType::U8 => read!(U8, u8),
@@ -221,8 +220,8 @@ impl Array {
     pub fn get(&self, flat: usize) -> Number {
         match &self.elements {
             Storage::F32(it) => Number::Float(it[flat].into()),
-            Storage::F16(it) => Number::Float(it[flat].into()),
-            Storage::Bf16(it) => Number::Float(it[flat].into()),
+            Storage::F16(it) => Number::Float(it[flat].to_f64()),
+            Storage::Bf16(it) => Number::Float(it[flat].to_f64()),
             Storage::F64(it) => Number::Float(it[flat]),
             Storage::I8(it) => Number::Int(it[flat].into()),
             Storage::U8(it) => Number::Int(it[flat].into()),
@@ -241,8 +240,8 @@ impl Array {
     pub fn set(&mut self, flat: usize, value: Number) {
         match &mut self.elements {
             Storage::F32(it) => it[flat] = value.to_f64() as f32,
-            Storage::F16(it) => it[flat] = f16::from_f64(value.to_f64()),
-            Storage::Bf16(it) => it[flat] = bf16::from_f64(value.to_f64()),
+            Storage::F16(it) => it[flat] = F16::from_f64(value.to_f64()),
+            Storage::Bf16(it) => it[flat] = Bf16::from_f64(value.to_f64()),
             Storage::F64(it) => it[flat] = value.to_f64(),
             Storage::I8(it) => it[flat] = value.cast(DType::I8).to_i64() as i8,
             Storage::U8(it) => it[flat] = value.cast(DType::U8).to_i64() as u8,

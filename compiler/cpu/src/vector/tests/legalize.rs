@@ -1,6 +1,6 @@
 //! Exact arithmetic: every result has one right answer.
 
-use half::{bf16, f16};
+use tvmtune_ir::half::{Bf16, F16};
 
 use super::{Function, evaluate};
 use crate::vector::VectorBinary;
@@ -116,6 +116,6 @@ fn tf32_rounds_to_nearest_even() {
 
 #[test]
 fn half_precision_rounds_to_nearest_even() {
-    check_float(&|graph, x, _| graph.round_to_f16(x), &|x| f16::from_f32(x).to_f32().to_bits());
-    check_float(&|graph, x, _| graph.round_to_bf16(x), &|x| bf16::from_f32(x).to_f32().to_bits());
+    check_float(&|graph, x, _| graph.round_to_f16(x), &|x| F16::from_f32(x).to_f32().to_bits());
+    check_float(&|graph, x, _| graph.round_to_bf16(x), &|x| Bf16::from_f32(x).to_f32().to_bits());
 }
