@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use tvmtune_build::cuda;
 use tvmtune_build::op::Op;
-use tvmtune_build::plan::{self, PlanTarget};
+use tvmtune_build::plan::{self, NoCode, PlanTarget};
 use tvmtune_build::report::TuningStatus;
 use tvmtune_ir::poly::Interval;
 use tvmtune_ir::target::{GpuTarget, Isa, Platform, Target};
@@ -29,7 +29,7 @@ pub(crate) struct PlannedVariant<'a> {
     pub(crate) status: TuningStatus,
     /// The trace of its schedule, if there is a recorded or default one with code; the error says
     /// why there is no code.
-    pub(crate) trace: Result<Option<Vec<Instruction>>, String>,
+    pub(crate) trace: Result<Option<Vec<Instruction>>, NoCode>,
     /// The recorded schedule that it runs by; `None` if that is the default one.
     pub(crate) choice: Option<Choice<'a>>,
     /// The latency of this code, if it was measured.
@@ -111,20 +111,17 @@ pub(crate) fn on_cpu<'a>(
     isas: &[Isa],
 ) -> Vec<PlannedVariant<'a>> {
     let planned = |spec: plan::VariantSpec<'a>| {
-        let (variant, error) = match plan::realize(op, &spec, plan_target) {
-            Ok(variant) => (Some(variant), String::new()),
-            Err(why) => (None, why.to_string()),
-        };
-        let status = variant.as_ref().map(|it| it.status(plan_target.limits));
-        let effort = variant.as_ref().map(|it| it.effort(plan_target.limits));
+        let variant = plan::realize(op, &spec, plan_target);
+        let status = variant.as_ref().ok().map(|it| it.status(plan_target.limits));
+        let effort = variant.as_ref().ok().map(|it| it.effort(plan_target.limits));
         PlannedVariant {
             bucket: spec.bucket,
             platform: spec.isa.into(),
             status: status.unwrap_or(TuningStatus::Portable),
-            choice: variant.as_ref().and_then(|it| it.choice),
+            choice: variant.as_ref().ok().and_then(|it| it.choice),
             effort: effort.unwrap_or_default(),
-            median_ns: variant.as_ref().and_then(plan::Variant::median_ns),
-            trace: variant.map(|it| Some(it.schedule.trace)).ok_or(error),
+            median_ns: variant.as_ref().ok().and_then(plan::Variant::median_ns),
+            trace: variant.map(|it| Some(it.schedule.trace)),
             choices: spec.choices,
         }
     };

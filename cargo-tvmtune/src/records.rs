@@ -7,7 +7,7 @@ use tvmtune_build::config::Budget;
 use tvmtune_build::cuda;
 use tvmtune_build::op::Op;
 use tvmtune_build::package::Package;
-use tvmtune_build::plan::{self, PlanTarget, Variant, VariantSpec};
+use tvmtune_build::plan::{self, NoCode, PlanTarget, Variant, VariantSpec};
 use tvmtune_build::report::TuningStatus;
 use tvmtune_build::tune::session;
 use tvmtune_ir::dag::Dim;
@@ -83,16 +83,15 @@ impl<'a> PackageRecords<'a> {
     }
 }
 
-/// Returns the code that a build would embed for a spec, and its status.
+/// Returns the code that a build would embed for a spec, and its status; the error says why there is none.
 pub(crate) fn realize<'a>(
     op: &Op,
     spec: &VariantSpec<'a>,
     plan_target: &PlanTarget,
-) -> (TuningStatus, Option<Variant<'a>>) {
-    match plan::realize(op, spec, plan_target) {
-        Ok(variant) => (variant.status(plan_target.limits), Some(variant)),
-        Err(_) => (TuningStatus::Portable, None),
-    }
+) -> (TuningStatus, Result<Variant<'a>, NoCode>) {
+    let variant = plan::realize(op, spec, plan_target);
+    let status = variant.as_ref().map(|it| it.status(plan_target.limits));
+    (status.unwrap_or(TuningStatus::Portable), variant)
 }
 
 /// Returns the code for CUDA devices that a build would embed for a spec without compiling.

@@ -23,7 +23,7 @@ impl Module {
     /// An instruction, a modifier or an operand that is not known, with its line.
     pub fn parse(ptx: &str) -> Result<Self, ParseError> {
         let tree = parse(ptx)?;
-        let layout = Layout::new(&tree);
+        let layout = Layout::new(&tree)?;
         let shared = Arc::new(Common {
             source: Source::new(&tree.line_table),
             variables: layout.bytes.clone(),

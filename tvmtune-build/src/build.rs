@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use tvmtune_ir::poly::Interval;
 use tvmtune_ir::target::gpu::Arch;
 use tvmtune_ir::target::{CpuTarget, GpuTarget, Isa, Platform};
+use tvmtune_plan::contain::{Panicked, contained};
 use tvmtune_plan::database::{CacheUse, Database, DatabaseError, Lookup, PackageCache, StoreKind};
 use tvmtune_plan::device;
 use tvmtune_plan::handoff::{Handoff, OpState};
@@ -21,7 +22,7 @@ use crate::error::Error;
 use crate::mode::{self, Mode, Reason, Resolution, UnknownMode};
 use crate::op::{Op, Origin};
 use crate::package::{Package, workspace_of};
-use crate::plan::{self, Digest, PlanTarget};
+use crate::plan::{self, Digest, NoCode, PlanTarget};
 use crate::report::{OpReport, TuningStatus};
 use crate::require;
 use crate::script::{DECLARED, Directive, Script};
@@ -161,12 +162,14 @@ impl<'a> Build<'a> {
             let (name, digest) = (op.plan_name(), digest.finish());
             let report = match emitter.reuse(&name, &digest, compiler.is_some()) {
                 Some(report) => report,
-                None => {
-                    let (text, includes, report) =
-                        plan_op(op, &cpu, &cuda, &plan_target, &isas, &sources);
-                    emitter.put(&name, digest, &text, &includes, &report)?;
-                    report
-                }
+                None => match plan_op(op, &cpu, &cuda, &plan_target, &isas, &sources) {
+                    Ok((text, includes, report)) => {
+                        emitter.put(&name, digest, &text, &includes, &report)?;
+                        report
+                    }
+                    // It has no plan; where it expands, the macro reports it.
+                    Err(why) => OpReport::broken(op.name(), &why),
+                },
             };
             reports.push(report);
         }
@@ -274,8 +277,15 @@ fn worst_bucket(statuses: &[(&[Interval], Isa, TuningStatus)], isas: &[Isa]) -> 
     of_buckets.into_values().max().unwrap_or(TuningStatus::Exact)
 }
 
+/// The text of a plan, the files that it includes, by name, and the report.
+type Planned = (String, Vec<(String, Vec<u8>)>, OpReport);
+
 /// Plans an op, and judges it by its code for some instruction sets; returns the text of the plan, the
 /// files that it includes, by name, and the report.
+///
+/// # Errors
+///
+/// If the compiler panics.
 fn plan_op(
     op: &Op,
     cpu: &[plan::VariantSpec<'_>],
@@ -283,12 +293,28 @@ fn plan_op(
     plan_target: &PlanTarget,
     isas: &[Isa],
     sources: &Sources<'_>,
-) -> (String, Vec<(String, Vec<u8>)>, OpReport) {
+) -> Result<Planned, Panicked> {
+    let plan = || plan_uncontained(op, cpu, cuda, plan_target, isas, sources);
+    contained(op.name(), || op.text.clone(), plan)?
+}
+
+fn plan_uncontained(
+    op: &Op,
+    cpu: &[plan::VariantSpec<'_>],
+    cuda: &[cuda::VariantSpec<'_>],
+    plan_target: &PlanTarget,
+    isas: &[Isa],
+    sources: &Sources<'_>,
+) -> Result<Planned, Panicked> {
     let limits = plan_target.limits;
     let (mut variants, mut statuses, mut seconds_left) = (Vec::new(), Vec::new(), 0.0);
     let (mut flawed, mut outdated) = (None, None);
     for spec in cpu {
-        let variant = plan::realize(op, spec, plan_target).ok();
+        let variant = match plan::realize(op, spec, plan_target) {
+            Ok(variant) => Some(variant),
+            Err(NoCode::Unsupported(_)) => None,
+            Err(NoCode::Panicked(why)) => return Err(why),
+        };
         let status = variant.as_ref().map(|it| it.status(limits));
         statuses.push((spec.bucket, spec.isa, status.unwrap_or(TuningStatus::Portable)));
         if isas.is_empty() || isas.contains(&spec.isa) {
@@ -313,6 +339,7 @@ fn plan_op(
         flawed,
         outdated,
         missing_archs: planned.missing_archs,
+        broken: None,
     };
-    (text, planned.includes, report)
+    Ok((text, planned.includes, report))
 }

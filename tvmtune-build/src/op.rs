@@ -14,6 +14,7 @@ use tvmtune_ir::name::ProgramName;
 use tvmtune_ir::poly::Interval;
 use tvmtune_ir::target::Target;
 use tvmtune_ir::workload::{self, WorkloadId};
+use tvmtune_plan::contain::contained;
 use tvmtune_plan::database::Query;
 use tvmtune_plan::embed;
 use tvmtune_plan::handoff::OpSource;
@@ -81,8 +82,13 @@ impl Op {
             options: options.to_string(),
             item: item.to_token_stream().to_string(),
         };
-        let program = dsl::parse(options, &item).ok()?;
-        let dag = dsl::build(&program).ok()?;
+        let read = || {
+            let program = dsl::parse(options, &item).ok()?;
+            let dag = dsl::build(&program).ok()?;
+            Some((program, dag))
+        };
+        // The macro reads it the same way, and reports what happens where it stands.
+        let (program, dag) = contained(&path, String::new, read).ok()??;
         let buckets = embed::buckets(&dag, &program.buckets());
         let (id, text) = (workload::id(&dag), print::canonical(&dag));
         let (tolerance, origin) = (program.tolerance(), Origin::Sources);
@@ -93,7 +99,9 @@ impl Op {
     /// Compiles a function from its text.
     pub fn from_source(source: &OpSource, file: &Path) -> Option<Self> {
         let options = TokenStream::from_str(&source.options).ok()?;
-        let item = syn::parse_str(&source.item).ok()?;
+        let item = TokenStream::from_str(&source.item).ok()?;
+        dsl::check_nesting(&item).ok()?;
+        let item = syn::parse2(item).ok()?;
         let mut op =
             Self::new(Function { file: file.to_owned(), module: Vec::new(), options, item })?;
         op.rename(source.name.clone());

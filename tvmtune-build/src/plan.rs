@@ -21,6 +21,7 @@ use tvmtune_cpu::{self, Generated};
 use tvmtune_ir::dag::Dag;
 use tvmtune_ir::poly::Interval;
 use tvmtune_ir::target::{CpuTarget, DeviceKey, GpuTarget, Isa};
+use tvmtune_plan::contain::{Panicked, contained};
 use tvmtune_plan::database::{Choice, Lookup};
 use tvmtune_plan::embed;
 use tvmtune_plan::record::{Bucket, Effort, Entry, Search, SearchLimits, Source, Tier};
@@ -185,12 +186,32 @@ impl Digest {
     }
 }
 
+/// Why there is no machine code for an op.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NoCode {
+    /// None can be generated: it runs as portable Rust.
+    #[error(transparent)]
+    Unsupported(#[from] Unsupported),
+    /// The compiler is to blame.
+    #[error(transparent)]
+    Panicked(#[from] Panicked),
+}
+
 /// Generates the code of a variant spec.
 ///
 /// # Errors
 ///
-/// If no machine code can be generated for the op: it runs as portable Rust then.
+/// If there is no machine code for the op.
 pub fn realize<'a>(
+    op: &Op,
+    spec: &VariantSpec<'a>,
+    plan_target: &PlanTarget,
+) -> Result<Variant<'a>, NoCode> {
+    let generate = || generate(op, spec, plan_target);
+    Ok(contained(op.name(), || op.text.clone(), generate)??)
+}
+
+fn generate<'a>(
     op: &Op,
     spec: &VariantSpec<'a>,
     plan_target: &PlanTarget,

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use crate::mode::{Mode, Resolution};
 use serde::{Deserialize, Serialize};
+use tvmtune_plan::contain::Panicked;
 use tvmtune_plan::record::{Search, Tier};
 
 /// The tuning status of one op: that of its worst bucket.
@@ -31,6 +32,9 @@ pub struct OpReport {
     /// CUDA devices that the package is for, and for which the kernel has no code.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub missing_archs: Vec<String>,
+    /// The mistake of tvmtune that keeps it from having a plan.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub broken: Option<String>,
 }
 
 /// The tuning status of a kernel, the best first.
@@ -58,6 +62,16 @@ pub enum TuningStatus {
 }
 
 impl OpReport {
+    /// The report of an op over which the compiler panicked: no session could do anything about it.
+    pub fn broken(name: &str, why: &Panicked) -> Self {
+        Self {
+            name: name.to_owned(),
+            cpu: TuningStatus::Portable,
+            broken: Some(why.to_string()),
+            ..Self::default()
+        }
+    }
+
     /// Returns the worse of the statuses on the devices of this machine.
     pub fn status(&self) -> TuningStatus {
         match (self.cpu, self.gpu) {

@@ -14,6 +14,9 @@ pub(crate) fn refusal(report: &OpReport) -> Option<String> {
     const TUNE: &str = "run `cargo tvmtune tune` and `cargo tvmtune accept`, and commit `tvmtune/`";
     const RESTORE: &str =
         "restore the file, or run `cargo tvmtune tune` and `cargo tvmtune accept`";
+    if let Some(why) = &report.broken {
+        return Some(why.clone());
+    }
     if let Some(path) = &report.flawed {
         return refused(format!("a schedule in `{}` does not apply", shown(path)), RESTORE);
     }

@@ -151,6 +151,7 @@ fn lines(
     lines.extend(tuning.slower_records());
     lines.extend(tuning.waited());
     let reports = build.counted(reports);
+    lines.extend(reports.iter().filter_map(|it| it.broken.clone()));
     // A clash is for the compiler to report.
     if build.resolution.mode != Mode::Require && !build.package.has_clash {
         lines.extend(report::warning(&reports, &build.resolution, tuning.trouble()));

@@ -3,9 +3,10 @@
 use proc_macro2::TokenStream;
 use quote::{ToTokens, quote};
 use syn::ItemFn;
-use tvmtune_ir::dag::{DType, Dag, Expr};
+use tvmtune_ir::dag::{DType, Dag, Expr, print};
 use tvmtune_ir::dsl::{self, Program};
 use tvmtune_ir::workload;
+use tvmtune_plan::contain::contained;
 use tvmtune_plan::handoff::OpSource;
 
 use crate::constants::{self, Resolved};
@@ -21,10 +22,17 @@ pub(crate) fn autotune(options: TokenStream, item: TokenStream) -> TokenStream {
         Ok(function) => function,
         Err(dsl::Unreadable { error, signature }) => {
             let errors = error.into_compile_error();
-            let stub = signature.map(|it| stub::stub(&options, &it));
+            let is_shallow = dsl::check_nesting(&options).is_ok();
+            let readable = if is_shallow { options } else { TokenStream::new() };
+            let stub = signature.map(|it| stub::stub(&readable, &it));
             return quote! { #errors #stub };
         }
     };
+    if let Err(error) = dsl::check_nesting(&options) {
+        let errors = error.into_compile_error();
+        let stub = stub::stub(&TokenStream::new(), &function);
+        return quote! { #errors #stub };
+    }
     let Resolved { options, checks, is_unknown } = constants::resolve(&options, &function);
     let expansion = expansion(&options, &function).unwrap_or_else(|error| {
         let errors = (!is_unknown).then(|| error.into_compile_error());
@@ -37,10 +45,12 @@ pub(crate) fn autotune(options: TokenStream, item: TokenStream) -> TokenStream {
 fn expansion(options: &TokenStream, function: &ItemFn) -> syn::Result<TokenStream> {
     let instances = dsl::instances(options.clone(), function)?;
     let planned = dsl::for_each_instance(&instances, |it| planned(&it.options, &it.item))?;
-    Ok(match &planned[..] {
+    let emit = || match &planned[..] {
         [one] if instances[0].types.is_empty() => emit::kernel(one),
         all => emit::generic(function, &instances, all),
-    })
+    };
+    let text = || planned.iter().map(|it| print::canonical(&it.dag)).collect();
+    at(function, text, emit)
 }
 
 /// A program, and what is generated from it.
@@ -52,38 +62,33 @@ pub(crate) struct Planned {
     pub(crate) plan: Plan,
 }
 
+/// Compiles a part of a function; a panic of the compiler is an error there.
+fn at<T>(
+    function: &ItemFn,
+    text: impl FnOnce() -> String,
+    compile: impl FnOnce() -> T,
+) -> syn::Result<T> {
+    let ident = &function.sig.ident;
+    contained(&ident.to_string(), text, compile).map_err(|it| syn::Error::new(ident.span(), it))
+}
+
 fn planned(options: &TokenStream, function: &ItemFn) -> syn::Result<Planned> {
-    let program = dsl::parse(options.clone(), function)?;
-    let dag = dsl::build(&program)?;
-    check_size(&program, &dag)?;
+    let read = || {
+        let program = dsl::parse(options.clone(), function)?;
+        let dag = dsl::build(&program)?;
+        Ok::<_, syn::Error>((program, dag))
+    };
+    let source = || quote!(#[autotune(#options)] #function).to_string();
+    let (program, dag) = at(function, source, read)??;
     check_half(&program, &dag, cfg!(feature = "half"))?;
     check_dim_names(&program)?;
     let id = workload::id(&dag).to_string();
     let name = function.sig.ident.to_string();
     let item = ItemFn { attrs: Vec::new(), ..function.clone() }.to_token_stream().to_string();
     let source = OpSource { name, options: options.to_string(), item };
-    let plan = plan::look_up(&id, source, &program, &dag)?;
+    let look_up = || plan::look_up(&id, source, &program, &dag);
+    let plan = at(function, || print::canonical(&dag), look_up)??;
     Ok(Planned { program, dag, id, plan })
-}
-
-/// Checks that no tensor can have more bytes than a machine can address, so that nothing that is
-/// computed from the dimensions overflows.
-fn check_size(program: &Program, dag: &Dag) -> syn::Result<()> {
-    const MOST_BYTES: i64 = 1 << 46;
-    let facts = dag.facts();
-    for tensor in &dag.tensors {
-        let bytes = tensor.shape.iter().fold(tensor.dtype.bytes() as i64, |bytes, extent| {
-            bytes.saturating_mul(extent.interval(&facts).hi.max(1))
-        });
-        if bytes > MOST_BYTES {
-            let message = format!(
-                "tensor `{}` may have more than 2^46 bytes; narrow the ranges in `dims(..)`",
-                tensor.name
-            );
-            return Err(syn::Error::new(program.ident.span(), message));
-        }
-    }
-    Ok(())
 }
 
 /// Checks that the runtime has the types of a program: those of the crate `half` are behind a feature.

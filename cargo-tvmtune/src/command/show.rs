@@ -3,7 +3,7 @@
 use anyhow::Result;
 use tvmtune_build::cuda;
 use tvmtune_build::op::Op;
-use tvmtune_build::plan::{self, PlanTarget, VariantSpec};
+use tvmtune_build::plan::{self, NoCode, PlanTarget, VariantSpec};
 use tvmtune_ir::poly::Interval;
 use tvmtune_plan::database::{CacheUse, Choice, ImageFile, Lookup};
 use tvmtune_plan::device;
@@ -52,9 +52,16 @@ fn show(op: &Op, spec: &VariantSpec<'_>, plan_target: &PlanTarget) {
     let (status, variant) = records::realize(op, spec, plan_target);
     let isa = spec.isa.name();
     println!("\n== {} on {isa}: {status}", records::extents(op, spec.bucket));
-    let Some(variant) = variant else {
-        println!("no machine code can be generated; it runs as portable Rust");
-        return;
+    let variant = match variant {
+        Ok(variant) => variant,
+        Err(NoCode::Unsupported(_)) => {
+            println!("no machine code can be generated; it runs as portable Rust");
+            return;
+        }
+        Err(NoCode::Panicked(why)) => {
+            println!("error: {why}");
+            return;
+        }
     };
     if let Some(choice) = spec.choices.first() {
         let bucket = choice.record.bucket(spec.bucket);

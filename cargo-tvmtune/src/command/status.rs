@@ -7,7 +7,7 @@ use anyhow::Result;
 use serde::Serialize;
 use tvmtune_build::cuda;
 use tvmtune_build::op::Op;
-use tvmtune_build::plan::PlanTarget;
+use tvmtune_build::plan::{NoCode, PlanTarget};
 use tvmtune_build::report::{OpReport, TuningStatus, rest, summary};
 use tvmtune_plan::database::{CacheUse, Choice, Lookup, StoreKind};
 use tvmtune_plan::device;
@@ -55,6 +55,9 @@ pub(crate) fn run(arguments: &Status) -> Result<Exit> {
             };
             for it in &device_plan::on_cpu(op, lookup, &plan_target, &[plan_target.isa()]) {
                 report.cpu = report.cpu.max(it.status);
+                if let Err(NoCode::Panicked(why)) = &it.trace {
+                    report.broken = Some(why.to_string());
+                }
                 let row = row(&package.name, op, lookup, it, limits);
                 report.seconds_left += row.seconds_left;
                 rows.push(row);
@@ -70,6 +73,9 @@ pub(crate) fn run(arguments: &Status) -> Result<Exit> {
             }
             reports.push(report);
         }
+    }
+    for why in reports.iter().filter_map(|it| it.broken.as_ref()) {
+        eprintln!("error: {why}");
     }
     if arguments.json {
         println!("{}", serde_json::to_string_pretty(&rows)?);

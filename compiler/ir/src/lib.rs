@@ -9,6 +9,7 @@
 //! decides how it runs.
 //!
 //! - [`poly`] and [`span`]: symbolic integers and intervals, the arithmetic of all indices.
+//! - [`size`]: products of extents, for estimates.
 //! - [`interp`]: the reference interpreter, which evaluates programs by definition.
 //! - [`target`]: the limits and the identity of devices, as data.
 //! - [`half`]: the 16-bit floats.
@@ -26,6 +27,7 @@ pub mod similar; // suggestions for misspelt names
 pub mod half; // the 16-bit floats
 pub mod poly; // symbolic integers
 pub mod span; // symbolic intervals
+pub mod size; // sizes of iteration spaces
 pub mod dag; // programs as dags of computes
 pub mod dsl; // the language of programs
 pub mod digest; // hashes

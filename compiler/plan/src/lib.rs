@@ -19,6 +19,7 @@ pub mod migrate; // records of earlier releases
 pub mod device; // the machine a build runs on
 pub mod embed; // what a crate embeds
 pub mod source; // the ops and constants of a package
+pub mod contain; // panics of the compiler
 pub mod mode; // the treatment of kernels without a record
 pub mod handoff; // between a build script and the macro
 pub mod request; // between processes of which one may be killed

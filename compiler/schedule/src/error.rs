@@ -127,6 +127,9 @@ pub enum ErrorKind {
     /// A narrower type would lose range or precision that readers need.
     #[error("the values cannot be stored in that type")]
     PrecisionLoss,
+    /// A loop would have more iterations, or a tensor more elements, than indices can tell apart.
+    #[error("the loop's iterations or the tensor's elements may be more than 2^53")]
+    TooLarge,
     /// The layout's dimensions or its order do not fit the tensor.
     #[error("the layout does not fit the tensor's shape")]
     BadLayout,

@@ -2,12 +2,34 @@
 
 use super::error::{ErrorKind, ScheduleError, refuse_if};
 use super::{Attach, Axis, AxisId, AxisRole, LoopKind, Schedule, StageId};
-use tvmtune_ir::dag::TensorId;
+use tvmtune_ir::dag::limits::is_indexable;
+use tvmtune_ir::dag::{Compute, TensorId};
+use tvmtune_ir::poly::Poly;
 
 /// The thread blocks of a cluster that every device with clusters can run.
 const MAX_CLUSTER_BLOCKS: i64 = 8;
 
 impl Schedule {
+    /// Refuses a product of extents that indices do not reach: arithmetic on it might wrap.
+    pub(crate) fn check_indexable<'a>(
+        &self,
+        extents: impl IntoIterator<Item = &'a Poly>,
+        why: impl FnOnce(ErrorKind) -> ScheduleError,
+    ) -> Result<(), ScheduleError> {
+        let fits = is_indexable(extents, &self.dag.facts());
+        if fits { Ok(()) } else { Err(why(ErrorKind::TooLarge)) }
+    }
+
+    /// Refuses a stage whose tensor has more elements than indices reach.
+    pub(crate) fn check_stage_size(
+        &self,
+        stage: StageId,
+        compute: &Compute,
+    ) -> Result<(), ScheduleError> {
+        let shape = compute.axes[..compute.n_spatial].iter().map(|it| &it.extent);
+        self.check_indexable(shape, |it| it.of_stage(stage))
+    }
+
     /// Returns the position of a loop that is serial and at which no stage runs.
     pub(crate) fn free_position(
         &self,

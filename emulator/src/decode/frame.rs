@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::code::{Move, Op};
-use crate::parse::{Function, Operand, Space, Tree};
+use crate::parse::{Function, MAX_BYTES, Operand, ParseError, Space, Tree};
 use crate::registers::{Class, Slot};
 use crate::space::MODULE_WINDOW;
 
@@ -16,7 +16,10 @@ pub(crate) struct Layout<'a> {
 
 impl<'a> Layout<'a> {
     /// Lays out global and constant variables.
-    pub(crate) fn new(tree: &Tree<'a>) -> Self {
+    ///
+    /// # Errors
+    /// If they have more bytes than an emulator should allocate.
+    pub(crate) fn new(tree: &Tree<'a>) -> Result<Self, ParseError> {
         let mut layout = Self::default();
         for variable in &tree.variables {
             if matches!(variable.space, Space::Global | Space::Constant) {
@@ -26,9 +29,19 @@ impl<'a> Layout<'a> {
                 layout.bytes.resize(at + variable.bytes as usize, 0);
                 layout.addresses.insert(variable.name, MODULE_WINDOW + at as u64);
             }
+            check_bytes(layout.bytes.len() as u64)?;
         }
-        layout
+        Ok(layout)
     }
+}
+
+/// Checks the size of a state space.
+pub(super) fn check_bytes(bytes: u64) -> Result<(), ParseError> {
+    if bytes > MAX_BYTES {
+        let message = format!("variables of more than {MAX_BYTES} bytes in one state space");
+        return Err(ParseError::new(1, message));
+    }
+    Ok(())
 }
 
 /// A function of a linked kernel: its registers, its variables and its code have fixed places.
@@ -107,8 +120,12 @@ impl<'a> Frame<'_, 'a> {
                         return Err("expected a parameter".to_owned());
                     };
                     let outside = self.variables[*variable] as u32;
-                    let inside = target.variables[first + n] as u32;
-                    let bytes = callee.variables[first + n].bytes as u32;
+                    let (Some(inside), Some(formal)) =
+                        (target.variables.get(first + n), callee.variables.get(first + n))
+                    else {
+                        return Err(format!("`{name}` has fewer parameters"));
+                    };
+                    let (inside, bytes) = (*inside as u32, formal.bytes as u32);
                     let (from, to) = if into { (outside, inside) } else { (inside, outside) };
                     Ok(Move { from, to, bytes })
                 })

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::dispatch::decode;
-use super::frame::{Frame, FunctionLayout, Layout};
+use super::frame::{Frame, FunctionLayout, Layout, check_bytes};
 use super::site::{RegisterAllocator, Site};
 use crate::code::{Inst, Op, WgmmaRegisters};
 use crate::parse::{Function, Operand, ParseError, Result, Space, Tree, Variable};
@@ -43,6 +43,9 @@ pub(crate) fn link<'a>(tree: &Tree<'a>, layout: &Layout<'a>, kernel: usize) -> R
         first_inst += function.body.as_ref().map_or(0, Vec::len) + 1;
         layouts.insert(function.name, laid_out);
     }
+    for bytes in [memory.local, memory.parameter_bytes, memory.shared - SHARED_BASE] {
+        check_bytes(bytes)?;
+    }
     let dynamic = memory.dynamic_shared();
     let shared: BTreeMap<&str, u64> =
         shared_names.into_iter().map(|(name, at)| (name, at.unwrap_or(dynamic))).collect();
@@ -61,6 +64,10 @@ pub(crate) fn link<'a>(tree: &Tree<'a>, layout: &Layout<'a>, kernel: usize) -> R
         registers.n_predicates += function.n_predicates;
         registers.n_words += function.n_words;
         registers.n_doubles += function.n_doubles;
+        if registers.n_predicates.max(registers.n_words).max(registers.n_doubles) > MAX_REGISTERS {
+            let message = format!("a kernel with more than {MAX_REGISTERS} registers of a class");
+            return Err(ParseError::new(1, message));
+        }
         let (accumulators, multiplicands) =
             (wgmma_registers(function, 0), wgmma_registers(function, 1));
         for statement in function.body.iter().flatten() {
@@ -97,6 +104,11 @@ pub(crate) fn link<'a>(tree: &Tree<'a>, layout: &Layout<'a>, kernel: usize) -> R
     })
 }
 
+/// The most registers of a class in a kernel, with those of all functions that it calls.
+const MAX_REGISTERS: u32 = 1 << 18;
+/// The longest chain of calls: following it recurses.
+const MAX_CALLS: usize = 128;
+
 /// The opcode of asynchronous products of warpgroups.
 const WGMMA: &str = "wgmma.mma_async";
 
@@ -129,10 +141,12 @@ fn reachable<'s, 'a>(tree: &'s Tree<'a>, kernel: usize) -> Result<Vec<&'s Functi
         path: &mut Vec<&'a str>,
         found: &mut Vec<&'s Function<'a>>,
     ) -> Result<()> {
-        if !found.iter().any(|it| it.name == function.name) {
-            found.push(function);
-        }
+        found.push(function);
         path.push(function.name);
+        if path.len() > MAX_CALLS {
+            let message = format!("calls nested more than {MAX_CALLS} deep");
+            return Err(ParseError::new(1, message));
+        }
         let statements = function.body.iter().flatten();
         for statement in statements.filter(|it| it.opcode.starts_with("call")) {
             let names = statement.operands.iter().filter_map(|it| match it {
@@ -143,8 +157,11 @@ fn reachable<'s, 'a>(tree: &'s Tree<'a>, kernel: usize) -> Result<Vec<&'s Functi
                 if path.contains(&name) {
                     return Err(ParseError::new(statement.line, "recursion is not known"));
                 }
+                let is_new = |it: &&Function<'_>| {
+                    it.body.is_some() && found.iter().all(|known| known.name != it.name)
+                };
                 let callee = tree.functions.iter().find(|it| it.name == name);
-                if let Some(callee) = callee.filter(|it| it.body.is_some()) {
+                if let Some(callee) = callee.filter(is_new) {
                     visit(tree, callee, path, found)?;
                 }
             }

@@ -8,6 +8,9 @@ use super::scope::{Name, Scope};
 use super::tree::{Function, Operand, ParseError, Result, Statement};
 use crate::registers::{Class, Slot};
 
+/// The most registers of a class in a function: the compiler numbers far fewer.
+const MAX_REGISTERS: u64 = 1 << 16;
+
 /// The body of one function, as far as it was read.
 pub(super) struct Body<'a> {
     scope: Scope<'a>,
@@ -126,13 +129,16 @@ impl<'a> Body<'a> {
                 Class::Double => &mut function.n_doubles,
             };
             if parser.take('<') {
-                let more = parser.number()? as u32;
+                let more = parser.number_up_to(MAX_REGISTERS)? as u32;
                 parser.expect('>')?;
                 self.scope.declare_range(name, class, *count, more);
                 *count += more;
             } else {
                 self.scope.declare(name, Name::Register(class, *count));
                 *count += 1;
+            }
+            if u64::from(*count) > MAX_REGISTERS {
+                return Err(parser.error(format!("more than {MAX_REGISTERS} registers")));
             }
             if !parser.take(',') {
                 return parser.expect(';');

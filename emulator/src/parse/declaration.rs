@@ -4,6 +4,11 @@ use super::lexer::Kind;
 use super::parser::Parser;
 use super::tree::{Result, Space, Variable};
 
+/// The most bytes of a variable, and of all in one state space of a kernel.
+pub(crate) const MAX_BYTES: u64 = 1 << 26;
+/// The largest alignment: that of a tensor map is 64.
+const MAX_ALIGNMENT: u64 = 1 << 12;
+
 impl<'a> Parser<'a> {
     /// `.space .align n .type name[count] = {..}, ..;`
     pub(super) fn variables(&mut self) -> Result<Vec<Variable<'a>>> {
@@ -30,7 +35,7 @@ impl<'a> Parser<'a> {
         let (mut align, mut element) = (0, 0);
         let name = loop {
             match self.word()? {
-                ".align" => align = self.number()?,
+                ".align" => align = self.alignment()?,
                 // The space and alignment of a pointer's target: `.ptr .global .align 16`.
                 ".ptr" => {
                     while matches!(self.peek(), Some(Kind::Word(".global" | ".shared" | ".const")))
@@ -53,7 +58,7 @@ impl<'a> Parser<'a> {
             if self.take(']') {
                 unsized_ = true;
             } else {
-                count *= self.number()?;
+                count = self.number()?.saturating_mul(count);
                 self.expect(']')?;
             }
         }
@@ -61,7 +66,10 @@ impl<'a> Parser<'a> {
         if self.take('=') {
             self.initial(element, &mut initial)?;
         }
-        let bytes = if unsized_ { 0 } else { element * count };
+        let bytes = if unsized_ { 0 } else { count.saturating_mul(element) };
+        if bytes > MAX_BYTES {
+            return Err(self.error(format!("a variable of more than {MAX_BYTES} bytes")));
+        }
         Ok(Variable { name, space, align: align.max(element), bytes, unsized_, initial })
     }
 
@@ -69,14 +77,25 @@ impl<'a> Parser<'a> {
     fn initial(&mut self, element: u64, out: &mut Vec<u8>) -> Result<()> {
         if !self.take('{') {
             let value = self.number()?;
-            out.extend(&value.to_le_bytes()[..element as usize]);
+            let wide = u128::from(value).to_le_bytes();
+            out.extend(&wide[..element as usize]);
             return Ok(());
         }
-        while !self.take('}') {
-            self.initial(element, out)?;
-            self.take(',');
+        self.nested(|it| {
+            while !it.take('}') {
+                it.initial(element, out)?;
+                it.take(',');
+            }
+            Ok(())
+        })
+    }
+
+    /// A power of two.
+    fn alignment(&mut self) -> Result<u64> {
+        match self.number()? {
+            align if align.is_power_of_two() && align <= MAX_ALIGNMENT => Ok(align),
+            align => Err(self.error(format!("an alignment of {align}"))),
         }
-        Ok(())
     }
 }
 

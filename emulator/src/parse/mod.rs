@@ -12,6 +12,7 @@ mod parser;
 mod scope;
 mod tree;
 
+pub(crate) use declaration::MAX_BYTES;
 pub(crate) use module::parse;
 pub use tree::ParseError;
 pub(crate) use tree::{

@@ -7,7 +7,7 @@ use super::tree::{Function, Result, Tree, Variable};
 
 /// Parses a whole module.
 pub(crate) fn parse(text: &str) -> Result<Tree<'_>> {
-    let mut parser = Parser { tokens: tokens(text)?, at: 0, tree: Tree::default() };
+    let mut parser = Parser::new(tokens(text)?);
     parser.tree.line_table.lines.push(((0, 0, 0), None));
     while parser.peek().is_some() {
         parser.item()?;

@@ -8,6 +8,10 @@ use super::tree::{LaneMask, Operand, Result, Special};
 impl<'a> Parser<'a> {
     /// One operand, with what follows a `|`.
     pub(super) fn operand(&mut self, scope: &Scope<'a>) -> Result<Operand<'a>> {
+        self.nested(|it| it.operand_inside(scope))
+    }
+
+    fn operand_inside(&mut self, scope: &Scope<'a>) -> Result<Operand<'a>> {
         let first = self.simple(scope)?;
         if self.take('|') {
             let second = self.simple(scope)?;
@@ -20,7 +24,7 @@ impl<'a> Parser<'a> {
         match self.next()? {
             Kind::Mark('{') => Ok(Operand::Vector(self.sequence(scope, '}')?)),
             Kind::Mark('(') => Ok(Operand::List(self.sequence(scope, ')')?)),
-            Kind::Mark('[') => self.address(scope),
+            Kind::Mark('[') => self.nested(|it| it.address(scope)),
             Kind::Mark('!') => {
                 let name = self.word()?;
                 match scope.find(name) {

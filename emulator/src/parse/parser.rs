@@ -7,9 +7,37 @@ pub(super) struct Parser<'a> {
     pub(super) tokens: Vec<Token<'a>>,
     pub(super) at: usize,
     pub(super) tree: Tree<'a>,
+    /// The lists around the next token.
+    depth: usize,
 }
 
+/// Lists nested deeper are refused: reading them recurses.
+const MAX_DEPTH: usize = 32;
+
 impl<'a> Parser<'a> {
+    pub(super) fn new(tokens: Vec<Token<'a>>) -> Self {
+        Self { tokens, at: 0, tree: Tree::default(), depth: 0 }
+    }
+
+    /// Reads what is inside of a list.
+    pub(super) fn nested<T>(&mut self, read: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
+        if self.depth == MAX_DEPTH {
+            return Err(self.error(format!("nested more than {MAX_DEPTH} deep")));
+        }
+        self.depth += 1;
+        let found = read(self);
+        self.depth -= 1;
+        found
+    }
+
+    /// Reads a number up to a limit.
+    pub(super) fn number_up_to(&mut self, limit: u64) -> Result<u64> {
+        match self.number()? {
+            value if value <= limit => Ok(value),
+            value => Err(self.error(format!("{value} is more than {limit}"))),
+        }
+    }
+
     pub(super) fn peek(&self) -> Option<Kind<'a>> {
         self.tokens.get(self.at).map(|it| it.kind)
     }

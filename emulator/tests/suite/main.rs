@@ -13,6 +13,7 @@ mod costs;
 mod faults;
 mod hopper;
 mod instructions;
+mod mutants;
 mod matrices;
 mod products;
 mod simt;

@@ -3,6 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
+use tvmtune_ir::dag::print::canonical;
+use tvmtune_plan::contain::contained;
 use tvmtune_plan::record::{Entry, GENERATOR, Source};
 use tvmtune_schedule::Instruction;
 use tvmtune_space::lower_bound::lower_bound_ns;
@@ -21,6 +23,11 @@ use super::transfer::Received;
 use crate::cost::analytic::AnalyticModel;
 use crate::measure::MeasureError;
 use crate::space::Point;
+
+/// Runs a part of the compiler on a task; the error is its panic.
+fn compiled<T>(task: &Task, compile: impl FnOnce() -> T) -> Result<T, String> {
+    contained(&task.name.to_string(), || canonical(&task.dag), compile).map_err(|it| it.to_string())
+}
 
 /// The limits of a session that is opened.
 #[derive(Clone, Copy, Debug)]
@@ -43,13 +50,13 @@ impl Session {
         let clock = Instant::now();
         let Limits { budget, judging } = limits;
         let target = task.target();
-        let (schedule, code) = ctx.timed(Activity::Generating, |_| {
-            let schedule = default::schedule(&task.dag, &target);
-            let code = task.build(&schedule.trace);
-            (schedule, code)
+        let generated: Result<_, String> = ctx.timed(Activity::Generating, |_| {
+            let schedule = compiled(&task, || default::schedule(&task.dag, &target))?;
+            let code = task.build(&schedule.trace)?;
+            Ok((schedule, code))
         });
-        let code = match code {
-            Ok(code) => code,
+        let (schedule, code) = match generated {
+            Ok(generated) => generated,
             Err(why) => return Ok(Err(why)),
         };
         let reference = ctx.timed(Activity::Judging, |ctx| {
@@ -60,7 +67,13 @@ impl Session {
             Ok(reference) => reference,
             Err(why) => return Ok(Err(why)),
         };
-        let space = ctx.timed(Activity::Proposing, |_| recipe.space_of(&task.dag, &target));
+        let space = ctx.timed(Activity::Proposing, |_| {
+            compiled(&task, || recipe.space_of(&task.dag, &target))
+        });
+        let space = match space {
+            Ok(space) => space,
+            Err(why) => return Ok(Err(why)),
+        };
         let mut session = Self {
             strategy: recipe.strategy(seed, budget.trials),
             analytic: AnalyticModel::new(&task.dag, target, ctx.shared.n_threads),

@@ -6,7 +6,7 @@
 //! variables of the nest; [`super::context`] evaluates them to forms over the variables of the
 //! vector code and [`LANE`].
 
-use tvmtune_ir::poly::{Atom, Facts, Interval, Poly, VarId, gcd};
+use tvmtune_ir::poly::{Atom, Facts, Interval, Poly, VarId, exact_product, exact_sum, gcd};
 
 /// The lane index as a variable: 0, 1, ... in the lanes of one vector.
 pub(super) const LANE: VarId = VarId(u32::MAX);
@@ -43,7 +43,7 @@ impl Coef {
 
     fn times(&self, other: &Coef) -> Coef {
         match (self, other) {
-            (Coef::Const(a), Coef::Const(b)) => Coef::Const(a * b),
+            (Coef::Const(a), Coef::Const(b)) => Coef::Const(exact_product(*a, *b)),
             (Coef::Const(a), Coef::Dims(b)) | (Coef::Dims(b), Coef::Const(a)) => {
                 Self::from_poly(b.clone() * *a)
             }
@@ -53,7 +53,7 @@ impl Coef {
 
     fn plus(&self, other: &Coef) -> Coef {
         match (self, other) {
-            (Coef::Const(a), Coef::Const(b)) => Coef::Const(a + b),
+            (Coef::Const(a), Coef::Const(b)) => Coef::Const(exact_sum(*a, *b)),
             _ => Self::from_poly(self.to_poly() + other.to_poly()),
         }
     }
@@ -137,7 +137,7 @@ impl Affine {
 
     pub(super) fn add_dims(&mut self, poly: Poly) {
         let constant = poly.constant_term();
-        self.constant += constant;
+        self.constant = exact_sum(self.constant, constant);
         self.dims += poly - Poly::constant(constant);
     }
 
@@ -145,7 +145,8 @@ impl Affine {
         match coefficient {
             Coef::Const(0) => return,
             Coef::Const(factor) => {
-                self.constant += other.constant * factor;
+                let more = exact_product(other.constant, *factor);
+                self.constant = exact_sum(self.constant, more);
                 if !other.dims.is_zero() {
                     self.dims += other.dims.clone() * *factor;
                 }

@@ -239,7 +239,7 @@ impl<'t> Lowering<'t> {
             match &self.bindings[var.0 as usize] {
                 Binding::Const(0) => {}
                 Binding::Const(value) => match coefficient {
-                    Coef::Const(factor) => out.constant += factor * value,
+                    Coef::Const(_) => out.add_scaled(&Affine::constant(*value), coefficient),
                     Coef::Dims(poly) => out.add_dims(poly.clone() * *value),
                 },
                 Binding::Unbound => out.add_term(*var, coefficient.clone()),

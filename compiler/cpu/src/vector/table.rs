@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::affine::{Affine, Coef, simplify};
 use super::{Count, EntryId, Linear, TableEntry};
 use tvmtune_ir::dag::{ScalarId, TensorId};
-use tvmtune_ir::poly::{Facts, Poly};
+use tvmtune_ir::poly::{Facts, Poly, exact_sum};
 use tvmtune_schedule::nest::{Nest, Scope};
 
 #[derive(Debug)]
@@ -109,7 +109,7 @@ impl Table {
         let mut linear = Linear::constant(value.constant);
         if !value.dims.is_zero() {
             match self.count(&value.dims) {
-                Count::Const(more) => linear.constant += more,
+                Count::Const(more) => linear.constant = exact_sum(linear.constant, more),
                 Count::Param(entry) => linear.param = Some(entry),
             }
         }

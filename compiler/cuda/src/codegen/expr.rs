@@ -3,6 +3,7 @@
 use super::{Printer, element_type};
 use crate::grid::Grid;
 use tvmtune_ir::dag::expr::affine;
+use tvmtune_ir::dag::limits::magnitude;
 use tvmtune_ir::dag::{
     BinaryOp, CompareOp, DType, Expr, Literal, Reducer, Subscript, TensorId, UnaryOp,
 };
@@ -45,7 +46,7 @@ impl Printer<'_> {
         match expr {
             Expr::Const(value, dtype) => literal(*value, *dtype),
             // As a value an index has 64 bits.
-            Expr::Index(poly) => Text::atom(format!("i64({})", self.poly(poly).text)),
+            Expr::Index(poly) => Text::atom(format!("i64({})", self.value(poly).text)),
             Expr::Scalar(scalar) => Text::atom(self.names.scalar(*scalar)),
             Expr::Read { tensor, index } => Text::atom(self.read(*tensor, index)),
             Expr::Unary(op, a) => unary(*op, &self.expr(a), a.dtype(self.grid)),
@@ -75,12 +76,23 @@ impl Printer<'_> {
     }
 
     fn compare(&self, op: CompareOp, a: &Expr, b: &Expr) -> Text {
-        // Conditions on indices need no 64 bits.
+        // Conditions on indices need no more bits than the indices.
         let [a, b] = match (a, b) {
-            (Expr::Index(a), Expr::Index(b)) => [self.poly(a), self.poly(b)],
+            (Expr::Index(a), Expr::Index(b)) => [self.value(a), self.value(b)],
             _ => [self.expr(a), self.expr(b)],
         };
         Text::infix(&a, comparison(op), &b)
+    }
+
+    /// An integer that is no offset: of type `Index` if that has room for it and all of its parts.
+    fn value(&self, value: &Poly) -> Text {
+        if magnitude(value, &self.facts) <= f64::from(i32::MAX) {
+            return self.poly(value);
+        }
+        print::poly(value, &|it| match it {
+            Atom::Dim(_) | Atom::Var(_) => format!("i64({})", self.names.leaf(it)),
+            _ => self.atom_of("i64", it, &|part| self.value(part)),
+        })
     }
 
     /// An integer expression of type `Index`.
@@ -89,6 +101,11 @@ impl Printer<'_> {
     }
 
     fn atom(&self, atom: &Atom) -> String {
+        self.atom_of("Index", atom, &|it| self.poly(it))
+    }
+
+    /// An atom in arithmetic of that type, given the text of polynomials.
+    fn atom_of(&self, ty: &str, atom: &Atom, poly: &dyn Fn(&Poly) -> Text) -> String {
         let (a, b, symbol, name) = match atom {
             Atom::Dim(_) | Atom::Var(_) => return self.names.leaf(atom),
             Atom::Div(a, b) => (a, b, "/", "div_floor"),
@@ -96,11 +113,11 @@ impl Printer<'_> {
             Atom::Min(a, b) => (a, b, "", "min"),
             Atom::Max(a, b) => (a, b, "", "max"),
         };
-        let [a_text, b_text] = [a, b].map(|it| self.poly(it));
+        let [a_text, b_text] = [a, b].map(|it| poly(it));
         if !symbol.is_empty() && a.is_nonnegative(&self.facts) {
             return format!("({} {symbol} {})", a_text.operand(), b_text.operand());
         }
-        format!("tvmtune::{name}<Index>({}, {})", a_text.text, b_text.text)
+        format!("tvmtune::{name}<{ty}>({}, {})", a_text.text, b_text.text)
     }
 }
 

@@ -103,7 +103,10 @@ pub enum Param {
     TensorMap(usize),
 }
 
-/// Returns whether indices need 64 bits: some tensor has 2^31 elements or more.
+/// The most elements of a tensor whose indices have 32 bits: tiles may cover twice as many.
+const MAX_NARROW: u64 = 1 << 30;
+
+/// Returns whether indices need 64 bits, because of the size of some tensor.
 pub fn wide(grid: &Grid) -> bool {
     let facts = grid.facts();
     let most = |it: &Buffer| {
@@ -113,7 +116,7 @@ pub fn wide(grid: &Grid) -> bool {
     grid.buffers
         .iter()
         .filter(|it| it.scope != MemoryScope::Unused)
-        .any(|it| most(it) > i32::MAX as u64)
+        .any(|it| most(it) > MAX_NARROW)
 }
 
 /// The text of a grid's kernels.

@@ -11,6 +11,7 @@
 
 use super::{BinaryOp, Compute, Expr, Subscript, TensorId, UnaryOp};
 use crate::poly::{Facts, Poly, VarId};
+use crate::size::Size;
 
 /// One read in the body of a compute.
 #[derive(Clone, Debug, PartialEq)]
@@ -58,13 +59,13 @@ impl Access {
 
     /// Returns an upper bound on the elements read while each axis runs that many iterations.
     pub fn footprint(&self, extents: &[u64]) -> u64 {
-        let everything = || extents.iter().product::<u64>();
         let width = |steps: &Option<Vec<i64>>| {
             let steps = steps.as_ref()?.iter().zip(extents);
-            Some(steps.map(|(step, n)| step.unsigned_abs() * (n - 1)).sum::<u64>() + 1)
+            let reach = steps.map(|(step, n)| step.unsigned_abs().saturating_mul(n - 1));
+            Some(reach.fold(1, u64::saturating_add))
         };
-        let elements = self.steps.iter().map(width).product::<Option<u64>>();
-        elements.unwrap_or_else(everything)
+        let widths: Option<Vec<u64>> = self.steps.iter().map(width).collect();
+        widths.map_or_else(|| extents.iter().size(), |it| it.iter().size())
     }
 }
 

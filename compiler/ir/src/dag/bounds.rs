@@ -6,6 +6,7 @@
 use super::{
     BinaryOp, CompareOp, DType, Expr, Literal, Subscript, TensorId, Types, UnaryOp, integer_range,
 };
+use super::limits::{MAX_INDEX, is_index};
 use crate::poly::{Facts, Interval, Poly};
 
 /// Facts about dimensions and variables, and the path condition: that of the branches taken.
@@ -175,7 +176,9 @@ impl PathFacts {
     }
 
     fn upper_bounds(&self, value: &Expr, types: &dyn Types) -> Vec<Poly> {
-        let mut found = vec![Poly::constant(self.interval(value, types).hi)];
+        // No extent is farther away: a bound beyond proves as much, and is a number like others.
+        let most = self.interval(value, types).hi.clamp(-MAX_INDEX, MAX_INDEX);
+        let mut found = vec![Poly::constant(most)];
         found.extend(self.exact(value, types));
         if let Expr::Binary(BinaryOp::Min, a, b) = value {
             found.extend(self.upper_bounds(a, types));
@@ -194,6 +197,10 @@ impl PathFacts {
             Expr::Binary(BinaryOp::Sub, a, b) => self.exact(a, types)? - self.exact(b, types)?,
             _ => return None,
         };
+        // Others are no indices, and sums of them might be no integers of the compiler.
+        if !is_index(&poly, &self.facts) {
+            return None;
+        }
         let whole = integer_range(value.dtype(types));
         whole.includes(poly.interval(&self.facts)).then_some(poly)
     }

@@ -19,12 +19,14 @@
 //! - Reads are in bounds wherever they are evaluated ([`verify`] proves it).
 //! - Types are explicit: both sides of an operation have one type, conversions are `Cast`s, and
 //!   arithmetic on `f16` and `bf16` has been widened to `f32`.
+//! - Extents, offsets and indices are within the [`limits`], so that arithmetic on them is exact.
 //! - Nothing reads a parameter that a result replaces once it may have been replaced ([`in_place`]).
 //! - A condition on indices compares two [`Expr::Index`]; one that always or never holds is folded.
 
 pub mod dims;
 pub mod dtype;
 pub mod expr;
+pub mod limits;
 pub mod number;
 pub mod condition;
 pub mod bounds;

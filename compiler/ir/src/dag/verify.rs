@@ -8,7 +8,7 @@ use super::{
     BinaryOp, Compute, ComputeId, DType, Dag, Expr, Literal, Reducer, Subscript, TensorId,
     TensorKind, UnaryOp, integer_range,
 };
-use super::{dims, in_place};
+use super::{dims, in_place, limits};
 use crate::poly::{Atom, Poly};
 
 /// A broken invariant, and where.
@@ -31,6 +31,7 @@ impl fmt::Display for Finding {
 
 /// Returns every broken invariant; none if the dag is well formed.
 ///
+/// - Sizes, offsets and indices are within the [`limits`], at the largest extents as well.
 /// - Dimensions have a range of positive extents, shapes and axes extents of at least 1.
 /// - Parameters come first, then what computes define, each once, in their order.
 /// - A compute's spatial axes are its tensor's shape; it has reduce axes exactly if it reduces.
@@ -70,6 +71,8 @@ impl Check<'_> {
         if let Some(mistake) = dims::mistake(&dag.dims) {
             self.require(false, || mistake);
         }
+        let few = dag.dims.len() <= limits::MAX_DIMS && dag.computes.len() <= limits::MAX_COMPUTES;
+        self.require(few, || "more dimensions or computes than a program has".to_owned());
         let n_params = dag.params().count();
         self.require(dag.tensors.len() == n_params + dag.computes.len(), || {
             "tensors are not the parameters and the computes' results".to_owned()
@@ -77,6 +80,8 @@ impl Check<'_> {
         for (n, tensor) in dag.tensors.iter().enumerate() {
             let whole = tensor.shape.iter().all(|it| it.is_positive(&facts) && !it.has_vars());
             self.require(whole, || format!("`{}` may have an extent below 1", tensor.name));
+            let fits = limits::is_addressable(&tensor.shape, tensor.dtype, &facts);
+            self.require(fits, || format!("`{}` may have more than 2^46 bytes", tensor.name));
             if let TensorKind::Computed(id) = tensor.kind {
                 let found = dag.computes.get(id.0 as usize).map(|it| it.tensor.0 as usize);
                 let in_order = id.0 as usize + n_params == n;
@@ -114,7 +119,13 @@ impl Check<'_> {
         });
         let whole = extents.iter().all(|it| it.is_positive(&dims) && !it.has_vars());
         self.require(whole, || "an axis may have an extent below 1".to_owned());
+        let few = limits::has_axes(compute, &dims);
+        self.require(few, || "there are too many axes, or one is too long".to_owned());
         let known = PathFacts::new(compute.facts(&dims));
+        if let Some(index) = limits::index_beyond(&compute.body, &known.facts) {
+            // Proofs about it might not be exact.
+            return self.require(false, || format!("the index `{index}` may exceed 2^53"));
+        }
         let dtype = self.expr(&compute.body, &known);
         self.require(dtype.is_none_or(|it| it == tensor.dtype), || {
             format!("the body is not of the tensor's type, {}", tensor.dtype)
@@ -215,6 +226,8 @@ impl Check<'_> {
         self.require(tensor.shape.len() == index.len(), || {
             format!("`{}` has rank {}, not {}", tensor.name, tensor.shape.len(), index.len())
         });
+        let is_near = limits::is_offset(index, &tensor.shape, &known.facts);
+        self.require(is_near, || format!("an offset into `{}` may exceed 2^53", tensor.name));
         for (n, (subscript, extent)) in index.iter().zip(&tensor.shape).enumerate() {
             match subscript {
                 Subscript::Affine(poly) => self.poly(poly),

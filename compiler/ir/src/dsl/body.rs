@@ -10,6 +10,7 @@ use super::infer;
 use super::reduce::Axes;
 use super::signature::{Declared, ident, plain_ident};
 use crate::dag::bounds::PathFacts;
+use crate::dag::limits::MAX_RANK;
 use crate::dag::{DType, TensorId, TensorKind};
 use crate::poly::Poly;
 
@@ -175,6 +176,7 @@ impl Elaborator {
         self.vars.clear();
         self.around.clear();
         self.reductions.clear();
+        self.place = None;
         self.known = PathFacts::new(self.dim_facts.clone());
         self.current = name.to_owned();
     }
@@ -206,6 +208,11 @@ impl Elaborator {
             Expected::Inferred => self.infer(closure),
             Expected::Poisoned => vec![None; n_axes],
         };
+        if n_axes > MAX_RANK {
+            let message = format!("a tensor has at most {MAX_RANK} dimensions: make one of several");
+            return self.errors.at_location(axes_location(closure), message);
+        }
+        self.place = Some(axes_location(closure));
         let mark = self.errors.mark();
         let (axes, body) = self.scoped(|this| {
             let zero = Poly::default();

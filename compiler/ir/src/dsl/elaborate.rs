@@ -37,6 +37,8 @@ pub(super) struct Elaborator {
     /// The reductions of this compute that were given tensors of their own.
     pub(super) reductions: BTreeMap<TensorId, Reduction>,
     pub(super) current: String,
+    /// The axes of the compute being read, for errors about its size.
+    pub(super) place: Option<Location>,
     /// The nesting depth of the expression being read.
     pub(super) depth: usize,
     /// The `InOut` parameters.
@@ -200,6 +202,7 @@ impl Elaborator {
             dim_facts: facts,
             reductions: BTreeMap::new(),
             current: String::new(),
+            place: None,
             depth: 0,
             in_place: Vec::new(),
             replaced: None,

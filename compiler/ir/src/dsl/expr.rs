@@ -6,9 +6,9 @@ use syn::{BinOp, Block, Expr as Syntax, Lit, Stmt, UnOp};
 use super::elaborate::{Binding, Elaborator};
 use super::errors::{Location, axis_names};
 use super::hints::{NO_ASSIGNMENT, no_element_type, no_statement, unsupported};
-use super::index::LARGEST;
 use super::signature::{plain_ident, type_name};
 use super::value::{Kind, Value, cast, unify};
+use crate::dag::limits::MAX_INDEX;
 use crate::dag::{BinaryOp, CompareOp, DType, Expr, Literal, UnaryOp, integer_range};
 use crate::half::{Bf16, F16};
 use crate::poly::Poly;
@@ -16,6 +16,8 @@ use crate::similar;
 
 /// Nesting beyond this could exhaust a stack.
 const MAX_NESTING: usize = 200;
+
+const OUT_OF_RANGE: &str = "this integer is out of range";
 
 pub(super) struct LetParts<'a> {
     pub(super) ident: &'a syn::Ident,
@@ -62,10 +64,11 @@ impl Elaborator {
             }
             Lit::Int(it) => {
                 let Ok(value) = it.base10_parse::<i64>() else {
-                    return self.errors.at(lit, "this integer is out of range");
+                    return self.errors.at(lit, OUT_OF_RANGE);
                 };
                 match it.suffix() {
-                    "" | "usize" if value > LARGEST => {
+                    // Another macro may have made a literal with a sign.
+                    "" | "usize" if value.unsigned_abs() > MAX_INDEX as u64 => {
                         let message = "this is larger than any index; if it is no index, write its \
                                        type behind it, as in `1_i64`";
                         return self.errors.at(lit, message);
@@ -174,11 +177,14 @@ impl Elaborator {
     fn unary_operator(&mut self, unary: &syn::ExprUnary, location: Location) -> Option<Value> {
         if let (UnOp::Neg(_), Syntax::Lit(it)) = (unary.op, &*unary.expr)
             && let Lit::Int(lit) = &it.lit
-            && let Ok(value) = lit.base10_parse::<i64>()
+            && let Ok(value) = lit.base10_parse::<i128>()
             && !matches!(lit.suffix(), "" | "usize")
         {
             // At once, so that the least integers can be written.
-            return self.suffixed(&it.lit, lit.suffix(), Kind::Integer(-value));
+            let Some(value) = value.checked_neg().and_then(|it| i64::try_from(it).ok()) else {
+                return self.errors.at(unary, OUT_OF_RANGE);
+            };
+            return self.suffixed(&it.lit, lit.suffix(), Kind::Integer(value));
         }
         let value = self.expr(&unary.expr)?;
         match unary.op {
@@ -193,7 +199,7 @@ impl Elaborator {
 
     fn negate(&mut self, value: &Value, location: Location) -> Option<Value> {
         let kind = match &value.kind {
-            Kind::Integer(it) => Kind::Integer(it.wrapping_neg()),
+            Kind::Integer(it) => Kind::Integer(-it),
             Kind::Index(poly) => Kind::Index(-poly.clone()),
             Kind::Float(expr) => Kind::Float(expr.clone().unary(UnaryOp::Neg)),
             Kind::Typed(_, DType::Bool) => {

@@ -8,11 +8,9 @@ use super::errors::Errors;
 use super::lower_end::{self, LowerEnd};
 use super::options::{DimDeclaration, Options};
 use crate::dag::dims::MAX_LOWER_ENDS;
+use crate::dag::limits::{MAX_DIMS, MAX_EXTENT};
 use crate::poly::Interval;
 use crate::similar;
-
-/// The largest extent of a dimension.
-pub(super) const MAX_EXTENT: i64 = i32::MAX as i64;
 
 /// Reads one dimension.
 pub(super) fn declare(
@@ -23,6 +21,13 @@ pub(super) fn declare(
 ) -> Option<DimDeclaration> {
     if options.dims.iter().any(|other| other.ident == *name) {
         return errors.at(name, format!("dimension `{name}` is declared twice: remove one"));
+    }
+    if options.dims.len() == MAX_DIMS {
+        let message = format!(
+            "a program has at most {MAX_DIMS} dimensions: write the numbers of fixed ones where \
+             they stand"
+        );
+        return errors.at(name, message);
     }
     let (range, lower_end) = match value {
         Expr::Range(range) => dynamic_range(name, range, options, errors)?,

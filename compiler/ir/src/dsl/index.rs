@@ -2,16 +2,15 @@
 
 use super::elaborate::Elaborator;
 use super::errors::Location;
-use super::value::magnitude;
 use crate::dag::BinaryOp;
+use crate::dag::limits::{MAX_INDEX, is_index, magnitude};
 use crate::poly::Poly;
 
-/// Indices of larger magnitude are refused, so that no arithmetic on them can overflow.
-const MAX_MAGNITUDE: f64 = LARGEST as f64;
-/// The largest of them.
-pub(super) const LARGEST: i64 = 1 << 53;
 /// The most terms of an index.
 const MAX_TERMS: usize = 256;
+
+/// The message for an index beyond the limit.
+pub(super) const TOO_LARGE: &str = "this index could exceed 2^53";
 
 impl Elaborator {
     /// Elaborates `a op b` with Rust's meaning; reports an error where that is not proven.
@@ -29,10 +28,10 @@ impl Elaborator {
             BinaryOp::Mul => (size_a * size_b, terms_a * terms_b),
             _ => (size_a + size_b, terms_a + terms_b),
         };
-        if size > MAX_MAGNITUDE || terms > MAX_TERMS {
-            return self.errors.at_location(location, "this index could exceed 2^53");
+        if size > MAX_INDEX as f64 || terms > MAX_TERMS {
+            return self.errors.at_location(location, TOO_LARGE);
         }
-        match op {
+        let value = match op {
             BinaryOp::Add => Some(a.clone() + b.clone()),
             BinaryOp::Sub => Some(a.clone() - b.clone()),
             BinaryOp::Mul => Some(a.clone() * b.clone()),
@@ -43,7 +42,12 @@ impl Elaborator {
                 let message = "indices know `+ - * / %`, `min`, `max` and comparisons";
                 self.errors.at_location(location, message)
             }
+        }?;
+        // A remainder is spelled by terms that cancel.
+        if !is_index(&value, &self.known.facts) {
+            return self.errors.at_location(location, TOO_LARGE);
         }
+        Some(value)
     }
 
     fn index_divide(

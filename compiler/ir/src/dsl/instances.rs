@@ -12,6 +12,7 @@ use syn::{ItemFn, Token, Type};
 
 use super::errors::Errors;
 use super::hints::no_element_type;
+use super::nesting;
 use crate::dag::DType;
 
 /// More programs than this are one mistake, not many programs.
@@ -47,8 +48,10 @@ struct Parameter {
 ///
 /// # Errors
 ///
-/// All errors of `types(..)`, combined.
+/// All errors of `types(..)`, combined; an error of tokens that nest too deeply comes first and alone.
 pub fn instances(options: TokenStream, item: &ItemFn) -> syn::Result<Vec<Instance>> {
+    nesting::check(&options)?;
+    nesting::check(&item.to_token_stream())?;
     let mut errors = Errors::default();
     let (options, lists) = split(options, &mut errors);
     let mut parameters: Vec<Parameter> = Vec::new();

@@ -8,9 +8,9 @@ use quote::ToTokens;
 use syn::{BinOp, Expr};
 
 use super::errors::Errors;
-use super::extents::{MAX_EXTENT, constant};
+use super::extents::constant;
 use super::options::Options;
-use crate::dag::parse::{MAX_MAGNITUDE, magnitude};
+use crate::dag::limits::{MAX_EXTENT, MAX_INDEX, is_index, magnitude};
 use crate::poly::{Atom, DimId, Facts, Interval, Poly};
 
 /// The dimension that an end grows with, until its number is known.
@@ -130,12 +130,15 @@ impl Reader<'_> {
             }
             _ => return self.errors.at(expr, NO_END),
         };
+        if !is_index(&value, &self.facts) {
+            return self.errors.at(expr, format!("extents are at most {MAX_EXTENT}"));
+        }
         Some(value)
     }
 
     fn product(&mut self, whole: &Expr, value: &Expr, times: &Expr) -> Option<Poly> {
         let (value, times) = (self.value(value)?, self.integer(times, 1)?);
-        if magnitude(&value, &self.facts) * times as f64 > MAX_MAGNITUDE {
+        if magnitude(&value, &self.facts) * times as f64 > MAX_INDEX as f64 {
             return self.errors.at(whole, format!("extents are at most {MAX_EXTENT}"));
         }
         Some(value * times)

@@ -29,6 +29,9 @@ mod index;
 mod infer;
 mod instances;
 mod lower_end;
+#[cfg(any(test, feature = "arbitrary"))]
+pub mod mutants;
+mod nesting;
 mod options;
 mod read;
 mod reduce;
@@ -40,10 +43,14 @@ mod value;
 
 use proc_macro2::{Ident, TokenStream};
 
-use crate::dag::{Compute, DType, Dag, Dim, Scalar, ScalarId, Tensor, TensorId, simplify, verify};
+use crate::dag::limits::MAX_TEXT_BYTES;
+use crate::dag::{
+    Compute, DType, Dag, Dim, Scalar, ScalarId, Tensor, TensorId, print, simplify, verify,
+};
 use crate::poly::{Interval, Poly};
 
 pub use constants::with_constants;
+pub use nesting::{check as check_nesting, without_deep_groups};
 pub use instances::{Instance, element_types, for_each_instance, instances};
 pub use options::{DimDeclaration, Options, Tolerance};
 pub use residence::Residence;
@@ -212,6 +219,14 @@ pub fn build(program: &Program) -> Result<Dag, syn::Error> {
         outputs: program.outputs.iter().map(|it| it.tensor).collect(),
     };
     simplify::simplify(&mut dag);
+    let n_bytes = print::canonical(&dag).len();
+    if n_bytes > MAX_TEXT_BYTES {
+        let message = format!(
+            "this program is too long: {n_bytes} bytes of canonical text, and at most \
+             {MAX_TEXT_BYTES} are kept; write several functions"
+        );
+        return Err(syn::Error::new(program.ident.span(), message));
+    }
     let findings: Vec<String> = verify(&dag).iter().map(ToString::to_string).collect();
     if findings.is_empty() {
         return Ok(dag);
@@ -229,7 +244,9 @@ pub fn build(program: &Program) -> Result<Dag, syn::Error> {
 ///
 /// All errors of the program; syntax errors of Rust come first and alone.
 pub fn program(source: &str) -> syn::Result<Dag> {
-    let function: syn::ItemFn = syn::parse_str(source)?;
+    let tokens: TokenStream = source.parse()?;
+    check_nesting(&tokens)?;
+    let function: syn::ItemFn = syn::parse2(tokens)?;
     let options = attribute(&function).transpose()?.unwrap_or_default();
     build(&parse(options, &function)?)
 }

@@ -8,6 +8,7 @@ use super::errors::{Location, axis_names, quoted};
 use super::signature::ident;
 use super::value::{Kind, Value, cast, unify};
 use crate::dag::{BinaryOp, CompareOp, DType, Expr, Literal, Subscript, TensorId};
+use crate::dag::limits::is_offset;
 use crate::poly::{DimId, Poly};
 use crate::similar;
 
@@ -124,7 +125,14 @@ impl Elaborator {
             }
             index.push(subscript);
         }
-        let index = index.into_iter().collect::<Option<_>>()?;
+        let index: Vec<Subscript> = index.into_iter().collect::<Option<_>>()?;
+        if !is_offset(&index, &shape, &self.known.facts) {
+            let message = format!(
+                "these indices could reach 2^53 elements from the start of `{name}`: write smaller \
+                 ones"
+            );
+            return self.errors.at(array, message);
+        }
         Some((Expr::Read { tensor: id, index }, dtype, values))
     }
 

@@ -15,6 +15,7 @@ use crate::dag::{
     BinaryOp, CompareOp, Compute, ComputeAxis, ComputeId, DType, Expr, Literal, Reducer, Tensor,
     TensorId, TensorKind,
 };
+use crate::dag::limits::{MAX_AXES, MAX_COMPUTES, MAX_RANK, is_addressable, is_axis, is_index};
 use crate::poly::{Atom, Poly, VarId};
 use crate::span::Span;
 
@@ -87,6 +88,9 @@ impl Elaborator {
             Syntax::Tuple(tuple) => tuple.elems.iter().map(|it| self.range(it)).collect(),
             other => vec![self.range(other)],
         };
+        if ranges.len() > MAX_AXES {
+            return self.errors.at(args, format!("`{name}` goes over at most {MAX_AXES} ranges"));
+        }
         if closure.inputs.len() != ranges.len() {
             let given = count(closure.inputs.len(), "axis", "axes");
             let message = match ranges.len() {
@@ -174,6 +178,9 @@ impl Elaborator {
             return self
                 .errors
                 .at(syntax, "this range may be empty: write one that is not, as in `0..K`");
+        }
+        if !is_axis(&extent, facts) || !is_index(&(lo.clone() + extent.clone()), facts) {
+            return self.errors.at(syntax, "a range has at most 2^46 indices, all below 2^53");
         }
         let count = end.clone() - first.clone();
         if (-count.clone()).is_nonnegative(facts) {
@@ -420,12 +427,40 @@ impl Elaborator {
         let position = |var: VarId| all.iter().position(|it| *it == var);
         let body =
             body.substitute_vars(&|var| position(var).map(|n| Poly::var(VarId(n as u32))), &facts);
+        self.check_size(&axes, spatial.len(), dtype);
         let tensor = TensorId(self.symbols.tensors.len() as u32);
         let shape = axes[..spatial.len()].iter().map(|it| it.extent.clone()).collect();
         let tensor_kind = TensorKind::Computed(ComputeId(self.computes.len() as u32));
         self.symbols.tensors.push(Tensor { name, dtype, shape, kind: tensor_kind });
         self.computes.push(Compute { tensor, axes, n_spatial: spatial.len(), reducer, body });
         tensor
+    }
+
+    /// Reports a compute beyond the limits, once for each definition of the program.
+    fn check_size(&mut self, axes: &[ComputeAxis], n_spatial: usize, dtype: DType) {
+        let shape: Vec<Poly> = axes[..n_spatial].iter().map(|it| it.extent.clone()).collect();
+        let message = if !is_addressable(&shape, dtype, &self.dim_facts) {
+            "a tensor here could have more than 2^46 bytes: give dimensions smaller ranges in \
+             `dims(..)`, or compute it with fewer axes"
+                .to_owned()
+        } else if axes.len() > MAX_AXES {
+            format!(
+                "at most {MAX_AXES} axes belong together, those of nested sums included: sum in two \
+                 steps, the first into a tensor of its own"
+            )
+        } else if n_spatial > MAX_RANK {
+            format!("a sum here depends on more than {MAX_RANK} axes: make one of several")
+        } else if self.computes.len() == MAX_COMPUTES {
+            format!(
+                "a function has at most {MAX_COMPUTES} definitions, each reduction being one: \
+                 write several functions"
+            )
+        } else {
+            return;
+        };
+        if let Some(place) = self.place.take() {
+            self.errors.at_location::<()>(place, message);
+        }
     }
 }
 

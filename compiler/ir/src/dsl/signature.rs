@@ -7,12 +7,10 @@ use syn::{FnArg, GenericArgument, Pat, PathArguments, ReturnType, Safety, Signat
 use super::elaborate::{Binding, Elaborator, InPlace};
 use super::hints::{element_type, no_element_type};
 use super::{Param, ParamKind};
+use crate::dag::limits::{MAX_OPERANDS, MAX_RANK, is_addressable};
 use crate::dag::{DType, Scalar, ScalarId, Tensor, TensorId, TensorKind};
 use crate::poly::Poly;
 use crate::similar;
-
-/// More elements than any memory holds; addresses stay exact below.
-const MAX_ELEMENTS: f64 = (1u64 << 40) as f64;
 
 pub(super) struct Declared {
     /// The type, as written.
@@ -50,6 +48,11 @@ impl Elaborator {
 
     /// Declares the parameters; `None` for one that could not be read.
     pub(super) fn params(&mut self, sig: &Signature) -> Vec<Option<Param>> {
+        if sig.inputs.len() > MAX_OPERANDS {
+            let message = format!("a function has at most {MAX_OPERANDS} parameters");
+            self.errors.at::<()>(&sig.ident, message);
+            return sig.inputs.iter().map(|_| None).collect();
+        }
         // Tensors of the parameters come before all others, so scalars do not get in between.
         sig.inputs.iter().map(|it| self.param(it)).collect()
     }
@@ -154,6 +157,10 @@ impl Elaborator {
         if types.is_empty() {
             return self.errors.at(ty, "an autotuned function has at least one result");
         }
+        if types.len() > MAX_OPERANDS {
+            let message = format!("a function has at most {MAX_OPERANDS} results");
+            return self.errors.at(&sig.ident, message);
+        }
         let results: Vec<Option<Declared>> = types
             .into_iter()
             .map(|ty| {
@@ -198,10 +205,16 @@ impl Elaborator {
         let extents: Vec<Option<Poly>> = arguments.map(|it| self.extent(it)).collect();
         let shape: Option<Vec<Poly>> = extents.into_iter().collect();
         let (dtype, shape) = (dtype?, shape?);
-        let facts = &self.known.facts;
-        let elements: f64 = shape.iter().map(|it| it.interval(facts).hi as f64).product();
-        if elements > MAX_ELEMENTS {
-            return self.errors.at(ty, "this tensor could have more than 2^40 elements");
+        if shape.len() > MAX_RANK {
+            let message = format!("a tensor has at most {MAX_RANK} dimensions: make one of several");
+            return self.errors.at(ty, message);
+        }
+        if !is_addressable(&shape, dtype, &self.known.facts) {
+            return self.errors.at(
+                ty,
+                "this tensor could have more than 2^46 bytes: give its dimensions smaller ranges \
+                 in `dims(..)`",
+            );
         }
         Some((dtype, shape))
     }

@@ -7,6 +7,8 @@ use proc_macro2::{Delimiter, Group, TokenStream, TokenTree};
 use syn::punctuated::Punctuated;
 use syn::{Expr, Item, ItemFn, Token};
 
+use super::nesting;
+
 /// The error of tokens that are no function.
 pub struct Unreadable {
     /// The reasons.
@@ -19,8 +21,14 @@ pub struct Unreadable {
 ///
 /// # Errors
 ///
-/// If the tokens are no function of Rust's grammar.
+/// If the tokens are no function of Rust's grammar, or nest too deeply.
 pub fn function(item: TokenStream) -> Result<ItemFn, Unreadable> {
+    if let Err(error) = nesting::check(&item) {
+        let outline = without_body(item);
+        let is_shallow = nesting::check(&outline).is_ok();
+        let signature = is_shallow.then(|| syn::parse2(outline).ok().map(Box::new)).flatten();
+        return Err(Unreadable { error, signature });
+    }
     let error = match syn::parse2(item.clone()) {
         Ok(function) => return Ok(function),
         Err(error) => error,

@@ -5,7 +5,7 @@
 
 use super::errors::{Errors, Location};
 use crate::dag::{DType, Expr, Literal, integer_range};
-use crate::poly::{Facts, Poly};
+use crate::poly::Poly;
 
 /// Above this many operations in one element's definition, something has gone wrong.
 const MAX_SIZE: usize = 10_000;
@@ -209,19 +209,4 @@ fn retype(expr: &Expr, dtype: DType) -> Expr {
         Expr::Const(value, _) => Expr::Const(*value, dtype),
         other => other.map_children(&mut |it| retype(it, dtype)),
     }
-}
-
-/// The largest magnitude any partial sum of `poly` can have, roughly.
-///
-/// Symbolic integers are exact below 2^53 by this measure; larger ones are refused.
-pub(super) fn magnitude(poly: &Poly, facts: &Facts) -> f64 {
-    let atom = |it: &crate::poly::Atom| {
-        let range = Poly::atom(it.clone()).interval(facts);
-        (range.lo as f64).abs().max((range.hi as f64).abs())
-    };
-    poly.terms()
-        .map(|(atoms, coefficient)| {
-            (coefficient as f64).abs() * atoms.iter().map(atom).product::<f64>()
-        })
-        .sum()
 }

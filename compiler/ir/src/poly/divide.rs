@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Atom, Facts, Poly, without};
+use super::{Atom, Facts, Poly, exact_product, exact_sum, without};
 
 impl Poly {
     /// `floor(self / divisor)`; simplified where the facts allow.
@@ -99,7 +99,8 @@ impl Poly {
             })?;
         let mut others = self.clone();
         others.terms.remove(place);
-        Some((others * by + (**inner).clone()).div(&Poly::constant(by * divisor), facts))
+        let by_both = Poly::constant(by.checked_mul(divisor)?);
+        Some((others * by + (**inner).clone()).div(&by_both, facts))
     }
 
     /// Decomposes `self` into `quotient * divisor + rest`, with all multiples in the quotient.
@@ -112,11 +113,10 @@ impl Poly {
             let multiple = value.div_euclid(*divisor_value);
             match without(atoms, divisor_atoms) {
                 Some(remaining) if multiple != 0 => {
-                    *quotient.entry(remaining).or_insert(0) += multiple;
-                    let left = value.rem_euclid(*divisor_value);
-                    *rest.entry(atoms.clone()).or_insert(0) += left;
+                    add(&mut quotient, remaining, multiple);
+                    add(&mut rest, atoms.clone(), value.rem_euclid(*divisor_value));
                 }
-                _ => *rest.entry(atoms.clone()).or_insert(0) += value,
+                _ => add(&mut rest, atoms.clone(), *value),
             }
         }
         (Poly::from_map(quotient), Poly::from_map(rest))
@@ -158,7 +158,16 @@ impl Poly {
     }
 }
 
+fn add(terms: &mut BTreeMap<Vec<Atom>, i64>, atoms: Vec<Atom>, value: i64) {
+    let sum = terms.entry(atoms).or_insert(0);
+    *sum = exact_sum(*sum, value);
+}
+
 /// The greatest common divisor.
+///
+/// # Panics
+///
+/// If it is 2^63, which the limits of programs exclude.
 pub fn gcd(a: i64, b: i64) -> i64 {
-    if b == 0 { a.abs() } else { gcd(b, a % b) }
+    if b == 0 { exact_product(a, a.signum()) } else { gcd(b, a % b) }
 }

@@ -5,6 +5,9 @@ use std::collections::BTreeMap;
 use super::{Atom, DimId, Poly, VarId};
 
 /// The values an integer may take, both ends included.
+///
+/// The least and the greatest `i64` as ends stand for values beyond them, too: arithmetic keeps such
+/// an end, so that no proof rests on a number that did not fit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Interval {
     /// The least value.
@@ -14,17 +17,30 @@ pub struct Interval {
 }
 
 impl Interval {
+    /// The interval of which nothing is known.
+    pub(crate) const ANY: Self = Self { lo: i64::MIN, hi: i64::MAX };
+
     /// The interval that holds one value.
     pub fn point(value: i64) -> Self {
         Self { lo: value, hi: value }
     }
 
-    pub(crate) fn hull(values: impl IntoIterator<Item = i128>) -> Self {
+    /// The integers from 0 on that are less than a number that is at most `hi`.
+    fn below(hi: i64) -> Self {
+        Self { lo: 0, hi: if hi == i64::MAX { hi } else { (hi - 1).max(0) } }
+    }
+
+    fn hull(values: impl IntoIterator<Item = i128>) -> Self {
         let (mut lo, mut hi) = (i128::MAX, i128::MIN);
         for it in values {
             (lo, hi) = (lo.min(it), hi.max(it));
         }
         Self { lo: saturate(lo), hi: saturate(hi) }
+    }
+
+    /// The ends, those that stand for values beyond `i64` as 2^63 and its negative.
+    fn ends(self) -> [i128; 2] {
+        [self.lo.into(), if self.hi == i64::MAX { BEYOND } else { self.hi.into() }]
     }
 
     /// Returns whether a value is in the interval.
@@ -58,20 +74,47 @@ impl Interval {
     /// The sums of a value of each.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
-        Self { lo: self.lo.saturating_add(other.lo), hi: self.hi.saturating_add(other.hi) }
+        let sum = |a: i64, b: i64, beyond: i64| {
+            if a == beyond || b == beyond { beyond } else { a.saturating_add(b) }
+        };
+        Self {
+            lo: sum(self.lo, other.lo, i64::MIN),
+            hi: sum(self.hi, other.hi, i64::MAX),
+        }
     }
 
     /// The products of a value of each.
     #[must_use]
     pub fn times(self, other: Self) -> Self {
-        let product = |a: i64, b: i64| i128::from(a) * i128::from(b);
-        Self::hull([
-            product(self.lo, other.lo),
-            product(self.lo, other.hi),
-            product(self.hi, other.lo),
-            product(self.hi, other.hi),
-        ])
+        let ([a, b], [c, d]) = (self.ends(), other.ends());
+        Self::hull([product(a, c), product(a, d), product(b, c), product(b, d)])
     }
+
+    /// The quotients, rounded down, of a value of each; divisors are at least 1.
+    fn divided_by(self, other: Self) -> Self {
+        let (least, most) = (other.lo.max(1), other.hi.max(1));
+        let quotient = |x: i64, y: i64| i128::from(x.div_euclid(y));
+        let found = Self::hull([
+            quotient(self.lo, least),
+            quotient(self.lo, most),
+            quotient(self.hi, least),
+            quotient(self.hi, most),
+        ]);
+        Self {
+            lo: if self.lo == i64::MIN { i64::MIN } else { found.lo },
+            hi: if self.hi == i64::MAX { i64::MAX } else { found.hi },
+        }
+    }
+}
+
+/// The magnitude of ends that stand for values beyond `i64`.
+const BEYOND: i128 = 1 << 63;
+
+/// The product of two ends; that with an end that stands for more stands for more.
+fn product(a: i128, b: i128) -> i128 {
+    let exact = a * b;
+    let is_beyond = a.abs() >= BEYOND || b.abs() >= BEYOND;
+    if is_beyond { exact.signum() * BEYOND } else { exact }
 }
 
 fn saturate(value: i128) -> i64 {
@@ -292,27 +335,13 @@ impl Atom {
     }
 
     fn interval(&self, facts: &Facts) -> Interval {
-        const ANY: Interval = Interval { lo: i64::MIN, hi: i64::MAX };
         match self {
-            Atom::Dim(dim) => facts.dims.get(dim).copied().unwrap_or(ANY),
-            Atom::Var(var) => facts.vars.get(var).map_or(ANY, |extent| Interval {
-                lo: 0,
-                hi: extent.interval(facts).hi.saturating_sub(1).max(0),
+            Atom::Dim(dim) => facts.dims.get(dim).copied().unwrap_or(Interval::ANY),
+            Atom::Var(var) => facts.vars.get(var).map_or(Interval::ANY, |extent| {
+                Interval::below(extent.interval(facts).hi)
             }),
-            Atom::Div(a, b) => {
-                let (a, b) = (a.interval(facts), b.interval(facts));
-                let (b_lo, b_hi) = (b.lo.max(1), b.hi.max(1));
-                let quotient = |x: i64, y: i64| i128::from(x.div_euclid(y));
-                Interval::hull([
-                    quotient(a.lo, b_lo),
-                    quotient(a.lo, b_hi),
-                    quotient(a.hi, b_lo),
-                    quotient(a.hi, b_hi),
-                ])
-            }
-            Atom::Mod(_, b) => {
-                Interval { lo: 0, hi: b.interval(facts).hi.saturating_sub(1).max(0) }
-            }
+            Atom::Div(a, b) => a.interval(facts).divided_by(b.interval(facts)),
+            Atom::Mod(_, b) => Interval::below(b.interval(facts).hi),
             Atom::Min(a, b) => a.interval(facts).lesser(b.interval(facts)),
             Atom::Max(a, b) => a.interval(facts).greater(b.interval(facts)),
         }

@@ -11,6 +11,7 @@
 //! # Invariants
 //!
 //! - Terms are sorted, no coefficient is 0, and the constant is the term with no atoms.
+//! - No coefficient wraps, whatever the profile: see [`exact_sum`].
 //! - Divisors are positive, and division rounds down, so `a = b * (a / b) + a % b`, `0 <= a % b`.
 
 mod divide;
@@ -25,6 +26,7 @@ use std::collections::BTreeMap;
 
 pub use divide::gcd;
 pub use facts::{Facts, Interval};
+pub use ops::{exact_product, exact_sum};
 pub use print::WriteLeaf;
 
 /// A dynamic dimension of a program, by position in [`crate::dag::Dag::dims`].
@@ -123,10 +125,12 @@ impl Poly {
     ///
     /// # Panics
     ///
-    /// If a divisor evaluates to something below 1.
+    /// If a divisor evaluates to something below 1, or a value does not fit 64 bits.
     pub fn eval(&self, dim: &dyn Fn(DimId) -> i64, var: &dyn Fn(VarId) -> i64) -> i64 {
-        let product = |atoms: &[Atom]| atoms.iter().map(|it| it.eval(dim, var)).product::<i64>();
-        self.terms.iter().map(|(atoms, coefficient)| coefficient * product(atoms)).sum()
+        self.terms.iter().fold(0, |sum, (atoms, coefficient)| {
+            let value = |product, atom: &Atom| exact_product(product, atom.eval(dim, var));
+            exact_sum(sum, atoms.iter().fold(*coefficient, value))
+        })
     }
 
     /// The value under an assignment of dimensions, by position, of a polynomial without variables.
@@ -192,7 +196,7 @@ impl Poly {
         let mut step = 0;
         for (atoms, coefficient) in &self.terms {
             match atoms.as_slice() {
-                [Atom::Var(it)] if *it == var => step += coefficient,
+                [Atom::Var(it)] if *it == var => step = exact_sum(step, *coefficient),
                 atoms if atoms.iter().any(|it| it.mentions(var)) => return None,
                 _ => {}
             }

@@ -1,9 +1,33 @@
 //! Sums and products in normal form.
+//!
+//! Coefficients are exact or there is none: [`crate::dag::limits`] keeps those of a program far within
+//! 64 bits, and arithmetic that would leave them stops, in release as well, since bounds are proven
+//! from these numbers.
 
 use std::collections::BTreeMap;
 use std::ops::{Add, AddAssign, Mul, Neg, Sub};
 
 use super::Poly;
+
+/// Adds integers of the index arithmetic.
+///
+/// # Panics
+///
+/// If the sum does not fit 64 bits, which the limits of programs and schedules exclude.
+pub fn exact_sum(a: i64, b: i64) -> i64 {
+    a.checked_add(b).expect(LIMITED)
+}
+
+/// Multiplies integers of the index arithmetic.
+///
+/// # Panics
+///
+/// If the product does not fit 64 bits, which the limits of programs and schedules exclude.
+pub fn exact_product(a: i64, b: i64) -> i64 {
+    a.checked_mul(b).expect(LIMITED)
+}
+
+const LIMITED: &str = "the limits of programs and schedules keep indices within 64 bits";
 
 impl AddAssign for Poly {
     fn add_assign(&mut self, other: Poly) {
@@ -15,7 +39,7 @@ impl AddAssign for Poly {
         for (atoms, coefficient) in other.terms {
             match self.terms.binary_search_by(|it| it.0.cmp(&atoms)) {
                 Ok(at) => {
-                    self.terms[at].1 += coefficient;
+                    self.terms[at].1 = exact_sum(self.terms[at].1, coefficient);
                     if self.terms[at].1 == 0 {
                         self.terms.remove(at);
                     }
@@ -40,7 +64,7 @@ impl Neg for Poly {
 
     fn neg(mut self) -> Poly {
         for (_, coefficient) in &mut self.terms {
-            *coefficient = -*coefficient;
+            *coefficient = exact_product(*coefficient, -1);
         }
         self
     }
@@ -69,7 +93,8 @@ impl Mul for Poly {
             for (b_atoms, b) in &other.terms {
                 let mut atoms = [a_atoms.as_slice(), b_atoms.as_slice()].concat();
                 atoms.sort();
-                *product.entry(atoms).or_insert(0) += a * b;
+                let sum = product.entry(atoms).or_insert(0);
+                *sum = exact_sum(*sum, exact_product(*a, *b));
             }
         }
         Self::from_map(product)
@@ -84,7 +109,7 @@ impl Mul<i64> for Poly {
             return Poly::default();
         }
         for (_, coefficient) in &mut self.terms {
-            *coefficient *= factor;
+            *coefficient = exact_product(*coefficient, factor);
         }
         self
     }

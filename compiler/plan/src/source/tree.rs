@@ -22,6 +22,7 @@ use syn::{Attribute, Expr, ExprLit, Item, ItemFn, ItemMod, Lit, Meta, Stmt, Toke
 use super::cfg::Cfg;
 use super::import::Import;
 use super::integer::Integer;
+use tvmtune_ir::dsl;
 
 /// A module, by its position in [`Tree::modules`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -146,7 +147,7 @@ impl Tree {
                 return;
             }
         }
-        let Ok(parsed) = syn::parse_file(&text) else { return };
+        let Some(parsed) = parse(&text) else { return };
         let path_attribute = parent(&file);
         let context = Context { scope: id, file: &file, children, path_attribute };
         self.items(parsed.items, &context, sink);
@@ -209,7 +210,7 @@ impl Tree {
         let file = parent(context.file).join(name.value());
         let is_around = context.file == file || self.module(context.scope).included.contains(&file);
         let parsed = std::fs::read_to_string(&file).ok().filter(|_| !is_around);
-        let Some(Ok(parsed)) = parsed.map(|it| syn::parse_file(&it)) else { return };
+        let Some(parsed) = parsed.and_then(|it| parse(&it)) else { return };
         self.modules[context.scope.0].included.push(file.clone());
         let (children, path_attribute) = (parent(&file), parent(&file));
         let inside = Context { scope: context.scope, file: &file, children, path_attribute };
@@ -326,6 +327,15 @@ impl Tree {
         }
         Some(active)
     }
+}
+
+/// Parses a file; groups that nest too deeply for a parser's stack are taken for empty.
+fn parse(text: &str) -> Option<syn::File> {
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    // A line for a shell; `#![..]` is an attribute.
+    let is_script = text.starts_with("#!") && !text[2..].trim_start().starts_with('[');
+    let text = if is_script { text.split_once('\n').map_or("", |(_, rest)| rest) } else { text };
+    syn::parse2(dsl::without_deep_groups(text.parse().ok()?)).ok()
 }
 
 /// Returns whether a text may name other files: as `mod name;`, or by `include!`.

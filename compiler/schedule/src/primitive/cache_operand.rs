@@ -25,6 +25,7 @@ impl Schedule {
     /// - [`ErrorKind::NotRead`] if the stage has no such read.
     /// - [`ErrorKind::Conditional`] if it stands below a condition.
     /// - [`ErrorKind::NotRoot`] if the tensor is computed inside another stage.
+    /// - [`ErrorKind::TooLarge`] if the copy could have more than 2^53 elements.
     ///
     /// # Source
     ///
@@ -59,6 +60,7 @@ impl Schedule {
             reducer: None,
             body: Expr::Read { tensor, index }.substitute_vars(&renumbered, &facts),
         };
+        self.check_stage_size(reader, &compute)?;
         let copied = Expr::read(copy, used.iter().map(|it| Poly::var(VarId(*it))));
         let body = replaced(&found.compute.body, read, &copied);
         let origin = self.tensor(tensor).tensor.clone();

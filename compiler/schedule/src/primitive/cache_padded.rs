@@ -37,6 +37,7 @@ impl Schedule {
     ///   the tensor is computed inside another stage.
     /// - [`ErrorKind::NotPadded`] if a read is not affine, its condition is not exactly the
     ///   bounds check, paddings differ, or no read is padded.
+    /// - [`ErrorKind::TooLarge`] if, padded, the tensor could have more than 2^53 elements.
     ///
     /// # Source
     ///
@@ -69,6 +70,7 @@ impl Schedule {
         let origins: Vec<Poly> = covered.iter().map(|it| it.first.clone()).collect();
         let body = redirect(&compute.body, tensor, copy, &origins);
         let shape: Vec<Poly> = covered.into_iter().map(|it| it.size).collect();
+        self.check_indexable(&shape, |it| it.of_tensor(tensor))?;
         let facts = self.dag.facts();
         let compute = Compute {
             tensor: copy,

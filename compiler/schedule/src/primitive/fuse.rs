@@ -18,6 +18,7 @@ impl Schedule {
     ///
     /// - [`ErrorKind::NotLive`], [`ErrorKind::NotSerial`] or [`ErrorKind::HasAttached`], of either.
     /// - [`ErrorKind::NotAdjacent`] unless `inner` is the next loop after `outer`.
+    /// - [`ErrorKind::TooLarge`] if the fused loop could have more than 2^53 iterations.
     /// - [`ErrorKind::MixedRoles`] if one is spatial and the other reduces.
     /// - [`ErrorKind::Overwritten`] if a stage that runs further out reads a parameter in place, and it
     ///   would not be known any more which part.
@@ -37,6 +38,7 @@ impl Schedule {
         }
         let (above, below) = (self.stage(stage).axis(outer), self.stage(stage).axis(inner));
         refuse_if(above.role != below.role, ErrorKind::MixedRoles.of_axis(stage, inner))?;
+        self.check_indexable([&above.extent, &below.extent], |it| it.of_axis(stage, inner))?;
 
         let axis = Axis {
             name: format!("{}_{}", above.name, below.name),

@@ -47,6 +47,7 @@ impl Schedule {
         let own = &self.stage(stage).compute;
         let axes: Vec<_> = axes.iter().map(|it| own.axes[*it].clone()).collect();
         let compute = Compute { tensor, n_spatial: axes.len(), axes, reducer: None, body: value };
+        self.check_stage_size(stage, &compute)?;
         let mut origin = self.tensor(own.tensor).tensor.clone();
         origin.dtype = DType::F32;
         self.add_stage_before(stage, compute, &origin, "same");

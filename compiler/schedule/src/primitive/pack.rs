@@ -19,6 +19,7 @@ impl Schedule {
     ///
     /// - [`ErrorKind::NoLayout`] if the tensor is an input, inlined, or has a layout.
     /// - [`ErrorKind::IsOutput`] if the program returns it.
+    /// - [`ErrorKind::TooLarge`] if, padded, the tensor could have more than 2^53 elements.
     /// - [`ErrorKind::BadLayout`] if a split names no dimension, has factor 0, or the order is no
     ///   permutation of the dimensions after all splits.
     ///
@@ -36,6 +37,8 @@ impl Schedule {
         refuse_if(!packable || found.layout.is_some(), ErrorKind::NoLayout.of_tensor(tensor))?;
         refuse_if(self.is_output(tensor), ErrorKind::IsOutput.of_tensor(tensor))?;
         refuse_if(!layout.fits(found.tensor.shape.len()), ErrorKind::BadLayout.of_tensor(tensor))?;
+        let stored = layout.shape(&found.tensor.shape, &self.dag.facts());
+        self.check_indexable(&stored, |it| it.of_tensor(tensor))?;
 
         self.tensors[tensor.0 as usize].layout = Some(layout.clone());
         self.trace.push(Instruction::Pack { tensor, layout });

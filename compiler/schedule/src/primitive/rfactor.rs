@@ -28,6 +28,7 @@ impl Schedule {
     /// - [`ErrorKind::AlreadyScheduled`] if a spatial loop was split or fused, or a loop annotated.
     /// - [`ErrorKind::HasAttached`] if a stage runs in this one.
     /// - [`ErrorKind::NotRoot`] if it reads what runs in another stage.
+    /// - [`ErrorKind::TooLarge`] if there could be more than 2^53 partial results.
     ///
     /// # Source
     ///
@@ -43,6 +44,7 @@ impl Schedule {
         };
         let origin = self.tensor(found.tensor()).tensor.clone();
         let partials = self.partial_compute(&found, axis, reducer);
+        self.check_stage_size(stage, &partials)?;
         let n_spatial = found.compute.n_spatial;
         let mut axes = found.compute.axes[..n_spatial].to_vec();
         axes.push(partials.axes[n_spatial].clone());

@@ -44,6 +44,7 @@ impl Schedule {
     ///   operands, or the axis is not the inner of two parts of that axis.
     /// - [`ErrorKind::AlreadyScheduled`] if other loops were changed, [`ErrorKind::HasAttached`] if
     ///   a stage runs in it, [`ErrorKind::NotRoot`] if it reads what runs in another stage.
+    /// - [`ErrorKind::TooLarge`] if a stage could have more than 2^53 elements.
     ///
     /// # Source
     ///
@@ -76,6 +77,9 @@ impl Schedule {
             (blocks.before(before, within, reducer, &facts), "before"),
         ];
         let last = blocks.last(before, within, reducer, &facts);
+        for (compute, _) in &computes {
+            self.check_stage_size(stage, compute)?;
+        }
         for (compute, role) in computes {
             self.add_stage_before(stage, compute, &origin, role);
         }

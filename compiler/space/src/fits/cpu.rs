@@ -10,6 +10,7 @@ use tvmtune_ir::dag::access::work;
 use tvmtune_ir::dag::{Expr, Subscript};
 use tvmtune_ir::poly::{Poly, VarId};
 use tvmtune_ir::target::CpuTarget;
+use tvmtune_ir::size::Size;
 use tvmtune_schedule::LoopKind;
 use tvmtune_schedule::nest::{Nest, Scope, Stmt};
 
@@ -113,12 +114,12 @@ impl Code<'_> {
 
     /// Adds a statement with that value, which adds into registers at `index`.
     fn count(&mut self, value: &Expr, index: Option<&Vec<Poly>>, copies: &[Copies]) {
-        let times: u64 = copies.iter().map(|it| it.times).product();
+        let times: u64 = copies.iter().map(|it| it.times).size();
         self.n_instructions =
             self.n_instructions.saturating_add(times.saturating_mul(work(value) + 1));
         let Some(index) = index else { return };
         let along = |it: &&Copies| index.iter().any(|poly| poly.mentions(it.var));
-        let accumulators: u64 = copies.iter().filter(along).map(|it| it.times).product();
+        let accumulators: u64 = copies.iter().filter(along).map(|it| it.times).size();
         let mut resident = 0;
         value.walk(&mut |it| {
             let Expr::Read { index, .. } = it else { return };
@@ -126,7 +127,7 @@ impl Code<'_> {
             let vectors = copies.iter().filter(|it| it.vectorized).filter(depends);
             let per_row =
                 copies.iter().filter(|it| !it.vectorized).filter(along).any(|it| depends(&it));
-            let n_vectors: u64 = vectors.clone().map(|it| it.times).product();
+            let n_vectors: u64 = vectors.clone().map(|it| it.times).size();
             if vectors.count() > 0 && !per_row {
                 resident += n_vectors;
             }

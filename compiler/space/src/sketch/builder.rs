@@ -11,6 +11,7 @@ use tvmtune_ir::dag::access::{Access, accesses, needs_tiling, work};
 use tvmtune_ir::dag::{Compute, Dag, TensorId, TensorKind};
 use tvmtune_ir::poly::{Facts, Poly};
 use tvmtune_ir::target::{CpuTarget, Target};
+use tvmtune_ir::size::Size;
 use tvmtune_schedule::{AxisId, Instruction, Layout, LoopKind, Schedule, StageId, Threads};
 
 /// Cycles of a vectorized operation, two of which a core issues at once; estimated.
@@ -321,7 +322,7 @@ impl Builder {
         let cycles_of = |stage: &StageId| {
             let n_ops = work(&self.compute(*stage).body) as f64;
             let each = n_ops * CYCLES_PER_OP + CYCLES_PER_ITERATION;
-            self.extents(*stage).iter().product::<u64>() as f64 * each / self.lanes() as f64
+            self.extents(*stage).iter().size() as f64 * each / self.lanes() as f64
         };
         stages.into_iter().map(cycles_of).sum()
     }
@@ -419,7 +420,7 @@ impl Builder {
     /// Counts the elements that a stage computes, at the largest extents.
     #[cfg(feature = "cuda")]
     pub(super) fn n_elements(&self, stage: StageId) -> u64 {
-        self.extents(stage)[..self.n_spatial(stage)].iter().product()
+        self.extents(stage)[..self.n_spatial(stage)].iter().size()
     }
 
     /// Returns the largest extents of the axes that a stage's compute declares.

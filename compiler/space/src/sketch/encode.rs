@@ -7,6 +7,7 @@
 use super::{DecisionId, Factor, Sketch, Step};
 use tvmtune_schedule::repair::octaves;
 use tvmtune_schedule::{AxisId, Instruction, LoopKind};
+use tvmtune_ir::size::Size;
 
 /// The point of a sketch nearest to a trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -94,7 +95,7 @@ impl Sketch {
                         let options = &self.decisions[it.0 as usize].options;
                         options[usize::from(chosen(it))]
                     };
-                    times * decisions.iter().map(value_of).product::<u64>()
+                    times * decisions.iter().map(value_of).size()
                 };
                 let options = 0..self.decisions[decision.0 as usize].options.len() as u16;
                 let distance = |it: &u16| octaves(product(*it), *value);

@@ -10,6 +10,7 @@ use super::{cpu, gpu};
 use tvmtune_ir::dag::TensorId;
 use tvmtune_ir::dag::access::{leading_axes, work};
 use tvmtune_ir::target::Target;
+use tvmtune_ir::size::Size;
 use tvmtune_schedule::{Attach, StageId};
 
 /// Operations that one more evaluation of a value may take before the value is stored instead; chosen
@@ -45,11 +46,11 @@ impl Builder {
         if readers.iter().any(|it| self.is_tiled(*it)) {
             return false;
         }
-        let elements: u64 = self.extents(stage).iter().product();
+        let elements: u64 = self.extents(stage).iter().size();
         let evaluations = |reader: &StageId| {
             let reads = self.accesses(*reader);
             let reads = reads.iter().filter(|it| it.tensor == compute.tensor).count() as u64;
-            let iterations: u64 = self.extents(*reader).iter().product();
+            let iterations: u64 = self.extents(*reader).iter().size();
             reads * iterations.div_ceil(elements)
         };
         let evaluations: u64 = readers.iter().map(evaluations).sum();
@@ -182,12 +183,12 @@ impl Builder {
     /// Returns whether so many leading axes are enough rows for all threads, or rows are short anyway.
     fn is_worth_fusing(&self, root: StageId, stage: StageId, depth: usize) -> bool {
         let extents = self.extents(root);
-        let rows: u64 = extents[..depth].iter().product();
-        let all: u64 = extents.iter().product();
+        let rows: u64 = extents[..depth].iter().size();
+        let all: u64 = extents.iter().size();
         let (all, wanted) = match self.target {
             Target::Cpu(cpu) => (all, cpu.threads),
             Target::Gpu(gpu) => {
-                (all.max(self.extents(stage).iter().product()), gpu.multiprocessors)
+                (all.max(self.extents(stage).iter().size()), gpu.multiprocessors)
             }
         };
         rows >= u64::from(wanted) || all / rows.max(1) <= SHORT_ROW

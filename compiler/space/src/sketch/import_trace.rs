@@ -10,6 +10,7 @@ use super::{Decision, DecisionId, DecisionKind, Factor, Sketch, Step};
 use tvmtune_ir::dag::{Dag, Expr, Subscript, TensorId};
 use tvmtune_ir::poly::Facts;
 use tvmtune_ir::target::Target;
+use tvmtune_ir::size::Size;
 use tvmtune_schedule::{AxisId, Instruction, Layout, LoopKind, Schedule, StageId};
 
 /// Times by which a factor may grow or shrink.
@@ -144,7 +145,7 @@ impl Importer {
             self.groups.insert((stage, AxisId(part)), group);
         }
         // All of them may grow at once.
-        let room = (MAX_PRODUCT / values.iter().product::<u64>().max(1)) as f64;
+        let room = (MAX_PRODUCT / values.iter().size().max(1)) as f64;
         let room = room.powf(1.0 / values.len() as f64) as u64;
         let tensor = &before.tensor(found.tensor()).tensor.name;
         let name = format!("{tensor} {}", found.axis(axis).name);

@@ -18,6 +18,7 @@ use super::builder::{ScanRole, ScanStage};
 use super::gpu;
 use super::{Builder, DecisionKind, Factor, Result};
 use tvmtune_ir::dag::access::work;
+use tvmtune_ir::size::Size;
 use tvmtune_schedule::{Attach, StageId};
 
 /// Blocks on a CPU that are scanned by blocks again if there are more.
@@ -66,7 +67,7 @@ fn fits_thread_block(b: &Builder, stage: StageId) -> bool {
     };
     let extents = b.extents(stage);
     let n_spatial = b.n_spatial(stage);
-    let n_rows = extents[..axis.0 as usize].iter().product();
+    let n_rows = extents[..axis.0 as usize].iter().size();
     axis.0 as usize + 1 == n_spatial && gpu::fits_thread_block(b, n_rows, extents[n_spatial - 1])
 }
 

@@ -1,6 +1,7 @@
 //! The data of a sketch: a trace with open arguments, its decisions, and the trace of a point.
 
 use tvmtune_ir::dag::TensorId;
+use tvmtune_ir::size::Size;
 use tvmtune_schedule::error::ScheduleError;
 use tvmtune_schedule::{AxisId, Instruction, Layout, LoopKind, StageId};
 
@@ -137,7 +138,7 @@ impl Factor {
             Factor::Open(decision) => value_of(*decision),
             Factor::Times(times, decision) => times * value_of(*decision),
             Factor::Product(times, decisions) => {
-                decisions.iter().map(|it| value_of(*it)).product::<u64>() * times
+                decisions.iter().map(|it| value_of(*it)).size() * times
             }
         }
     }

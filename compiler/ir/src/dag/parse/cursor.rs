@@ -1,6 +1,6 @@
 //! The lexer of canonical text: numbers, types, literals and punctuation of one line.
 
-use super::index::MAX_MAGNITUDE;
+use crate::dag::limits::MAX_INDEX;
 use crate::dag::{DType, Expr, Literal, Reducer};
 
 /// A parsed item, or the error message.
@@ -57,7 +57,7 @@ impl Cursor<'_> {
     /// A number of digits; none is so large that adding a few overflows.
     pub(super) fn number(&mut self) -> Parsed<i64> {
         let n_digits = self.rest.bytes().take_while(u8::is_ascii_digit).count();
-        let number = self.rest[..n_digits].parse().ok().filter(|it| *it <= MAX_MAGNITUDE as i64);
+        let number = self.rest[..n_digits].parse().ok().filter(|it| *it <= MAX_INDEX);
         let number = number.ok_or_else(|| self.expected("a number"))?;
         self.rest = &self.rest[n_digits..];
         Ok(number)

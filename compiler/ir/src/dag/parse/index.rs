@@ -4,10 +4,9 @@
 
 use super::Reader;
 use super::cursor::{Cursor, Parsed, starts_with_digit};
-use crate::poly::{Atom, DimId, Facts, Poly, VarId};
+use crate::dag::limits::{MAX_INDEX, magnitude};
+use crate::poly::{Atom, DimId, Poly, VarId};
 
-/// Indices, and numbers of elements, of larger magnitude are refused.
-pub(crate) const MAX_MAGNITUDE: f64 = (1_u64 << 53) as f64;
 /// The nesting depth of quotients beyond which they are refused: proofs try each in several ways.
 const MAX_QUOTIENTS: usize = 6;
 /// The longest products and sums of indices.
@@ -22,7 +21,7 @@ impl Reader {
         for _ in 0..MAX_TERMS {
             let term = self.term(it)?;
             size += magnitude(&term, &self.facts);
-            if size > MAX_MAGNITUDE {
+            if size > MAX_INDEX as f64 {
                 return Err("an index may be larger than 2^53".to_owned());
             }
             sum += if negative { -term } else { term };
@@ -99,16 +98,4 @@ impl Reader {
             false => Err(format!("`{b}` may be 0 or less")),
         }
     }
-}
-
-/// An upper bound of the magnitude of a term, and of all parts of it.
-pub(crate) fn magnitude(poly: &Poly, facts: &Facts) -> f64 {
-    let atom = |it: &Atom| {
-        let range = Poly::atom(it.clone()).interval(facts);
-        (range.lo as f64).abs().max((range.hi as f64).abs()).max(1.0)
-    };
-    let term = |(atoms, value): (&[Atom], i64)| {
-        value.unsigned_abs() as f64 * atoms.iter().map(atom).product::<f64>()
-    };
-    poly.terms().map(term).sum()
 }

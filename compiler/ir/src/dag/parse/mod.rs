@@ -16,7 +16,7 @@ mod tests;
 use std::str::FromStr;
 
 use self::cursor::{Cursor, Parsed, starts_with_digit};
-pub(crate) use self::index::{MAX_MAGNITUDE, magnitude};
+use super::limits::{MAX_EXTENT, MAX_TEXT_BYTES, is_addressable};
 use super::print::canonical;
 use super::{
     BinaryOp, CompareOp, Compute, ComputeAxis, ComputeId, DType, Dag, Dim, Expr, Scalar, ScalarId,
@@ -24,12 +24,8 @@ use super::{
 };
 use crate::poly::{DimId, Facts, Interval, Poly, VarId};
 
-/// Larger dimensions are refused.
-const MAX_EXTENT: i64 = i32::MAX as i64;
 /// Expressions nested deeper are refused.
 const MAX_NESTING: usize = 256;
-/// Longer texts are refused.
-const MAX_BYTES: usize = 1 << 16;
 
 /// Text that is not the canonical text of a dag.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -46,8 +42,8 @@ impl FromStr for Dag {
 
     fn from_str(text: &str) -> Result<Self, ParseDagError> {
         let error = |line: usize| move |message: String| ParseDagError { line, message };
-        if text.len() > MAX_BYTES {
-            return Err(error(1)(format!("the text has more than {MAX_BYTES} bytes")));
+        if text.len() > MAX_TEXT_BYTES {
+            return Err(error(1)(format!("the text has more than {MAX_TEXT_BYTES} bytes")));
         }
         let mut reader = Reader::default();
         for (n, line) in text.lines().enumerate() {
@@ -167,16 +163,14 @@ impl Reader {
         it.expect(": ")?;
         let dtype = it.dtype()?;
         it.expect("[")?;
-        let (mut shape, mut n_elements) = (Vec::new(), 1.0);
+        let mut shape = Vec::new();
         self.n_axes = 0;
         it.list("]", |it| {
-            let extent = self.extent(it)?;
-            n_elements *= magnitude(&extent, &self.facts);
-            shape.push(extent);
+            shape.push(self.extent(it)?);
             Ok(())
         })?;
-        if n_elements > MAX_MAGNITUDE {
-            return Err("a tensor has more than 2^53 elements".to_owned());
+        if !is_addressable(&shape, dtype, &self.facts) {
+            return Err("a tensor has more than 2^46 bytes".to_owned());
         }
         self.dag.tensors.push(Tensor { name, dtype, shape, kind });
         Ok(())

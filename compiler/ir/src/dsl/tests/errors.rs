@@ -149,7 +149,7 @@ fn signatures() {
     5 | x => `x` is a parameter, not a dimension: declare one in `dims(..)`
     5 | { 1 - 1 } => an extent is at least 1, and this may be less
     5 | 'static => expected an extent, as in `M`, `64` or `{ M * 2 }`
-    6 | Tensor<f32, M, 100000000, 100000000> => this tensor could have more than 2^40 elements
+    6 | Tensor<f32, M, 100000000, 100000000> => this tensor could have more than 2^46 bytes: give its dimensions smaller ranges in `dims(..)`
     7 | Weight<f32, M> => only a parameter can be a `Weight`: write `Tensor`
     7 | where T: Copy => an autotuned function has no `where` clause
     "#);

@@ -6,6 +6,7 @@ use super::{LONG_TASKS_PER_THREAD, TASKS_PER_THREAD};
 use crate::sketch::Builder;
 use crate::sketch::layout::WORD_BYTES;
 use tvmtune_ir::dag::access::Access;
+use tvmtune_ir::size::Size;
 use tvmtune_schedule::StageId;
 
 /// Iterations of the outer axis that a task with a padded copy of its own should have: windows of
@@ -56,7 +57,7 @@ impl Blocks {
         let n_outer = outer_axis.map_or(1, |it| extents[it]);
         let tiled = [Some(variant.vector), variant.row, outer_axis];
         let n_others: u64 =
-            (0..n_spatial).filter(|it| !tiled.contains(&Some(*it))).map(|it| extents[it]).product();
+            (0..n_spatial).filter(|it| !tiled.contains(&Some(*it))).map(|it| extents[it]).size();
 
         let padding = match variant.sharing {
             Sharing::None => Padding::InTasks,

@@ -13,6 +13,7 @@ use crate::sketch::{Builder, DecisionKind, Factor, Result, Rows, Template, Templ
 use tvmtune_ir::dag::access::Access;
 use tvmtune_ir::dag::{Compute, Expr};
 use tvmtune_ir::poly::VarId;
+use tvmtune_ir::size::Size;
 use tvmtune_schedule::{AxisId, LoopKind, StageId};
 
 /// Bytes that a task should touch, so that its dispatch costs little; chosen by measurement.
@@ -52,7 +53,7 @@ fn schedule(b: &mut Builder, rows: &Rows) -> Result<()> {
     let n_vectors = length.div_ceil(lanes);
     let best = if transposed.is_some() { 1 } else { n_vectors.min(VECTORS) };
     let inner = b.decide_lanes(format!("{name} lanes"), n_vectors, best);
-    let n_rows: u64 = extents[..flat_from].iter().product();
+    let n_rows: u64 = extents[..flat_from].iter().size();
     let n_tiles = n_vectors.div_ceil(best);
     let wanted = u64::from(b.cpu().threads) * LONG_TASKS_PER_THREAD;
     let cached = TASK_BYTES.div_ceil(bytes_each * best * lanes).max(1);

@@ -17,6 +17,7 @@ use crate::sketch::layout::{WORD_BYTES, dim_along};
 use tvmtune_ir::dag::TensorKind;
 use tvmtune_ir::dag::access::Access;
 use tvmtune_ir::poly::Poly;
+use tvmtune_ir::size::Size;
 use tvmtune_schedule::StageId;
 
 /// Variants that the cost model finds this many times as slow as the best are dropped; chosen by
@@ -164,9 +165,9 @@ fn blocked(b: &Builder, anchor: StageId, variant: &TileVariant) -> Option<TileVa
     let length = block_length(extents[axis], max_bytes * extents[axis] / streamed)?;
     // Accumulators go to memory and back for each block.
     let n_blocks = extents[axis].div_ceil(length);
-    let outputs: u64 = extents[..compute.n_spatial].iter().product();
+    let outputs: u64 = extents[..compute.n_spatial].iter().size();
     let n_vectors = (outputs * n_blocks).div_ceil(b.lanes()) as f64;
-    let steps: u64 = extents[compute.n_spatial..].iter().product();
+    let steps: u64 = extents[compute.n_spatial..].iter().size();
     // The first tile loads them from far in any case.
     let n_loads = (outputs * steps).div_ceil(b.lanes() * variant.tile.rows) as f64;
     let n_loads = n_loads * (1.0 - 1.0 / n_tiles as f64);
@@ -209,7 +210,7 @@ fn streamed_bytes(b: &Builder, anchor: StageId, variant: &TileVariant) -> u64 {
 /// Returns whether a copy indexed by the axes of a read is hardly larger than the elements read.
 fn can_copy(access: &Access, extents: &[u64]) -> bool {
     let axes = (0..extents.len()).filter(|it| access.depends_on(*it));
-    let copied: u64 = axes.map(|it| extents[it]).product();
+    let copied: u64 = axes.map(|it| extents[it]).size();
     !access.conditional && copied <= access.footprint(extents).saturating_mul(MAX_COPY_GROWTH)
 }
 
@@ -263,9 +264,9 @@ fn cost(b: &Builder, anchor: StageId, variant: &TileVariant) -> f64 {
     let extents = b.extents(anchor);
     let tiled = [Some(variant.vector), variant.row];
     let others = extents.iter().enumerate().filter(|(n, _)| !tiled.contains(&Some(*n)));
-    let steps: u64 = others.map(|(_, it)| *it).product();
+    let steps: u64 = others.map(|(_, it)| *it).size();
     let mut cycles = variant.tile.cycles * steps as f64;
-    let outputs: u64 = extents[..compute.n_spatial].iter().product();
+    let outputs: u64 = extents[..compute.n_spatial].iter().size();
     let n_vectors = outputs as f64 / b.lanes() as f64;
     let scattered = variant.vector + 1 != compute.n_spatial && extents[variant.vector] > 1;
     if scattered {

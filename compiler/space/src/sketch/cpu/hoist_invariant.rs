@@ -3,6 +3,7 @@
 
 use crate::sketch::{Builder, Result};
 use tvmtune_ir::dag::access::work;
+use tvmtune_ir::size::Size;
 use tvmtune_schedule::{AxisId, LoopKind, StageId};
 
 /// Cycles that a phase of its own must save: several times those that it takes to wake threads; chosen
@@ -38,8 +39,8 @@ pub(super) fn to_phases(b: &mut Builder, stage: StageId) -> Result<()> {
 fn pays(b: &Builder, stage: StageId) -> bool {
     let Ok(invariant) = b.schedule.invariant_part(stage) else { return false };
     let extents = b.extents(stage);
-    let all: u64 = extents.iter().product();
-    let hoisted: u64 = invariant.axes.iter().map(|it| extents[*it]).product();
+    let all: u64 = extents.iter().size();
+    let hoisted: u64 = invariant.axes.iter().map(|it| extents[*it]).size();
     let saved = work(&invariant.value).saturating_mul(all / b.lanes());
     all / hoisted.max(1) >= MIN_USES && saved >= MIN_SAVED_CYCLES
 }

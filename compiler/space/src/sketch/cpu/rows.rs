@@ -22,8 +22,10 @@ use std::collections::BTreeMap;
 use super::{TASKS_PER_THREAD, block_scan, hoist_invariant};
 use crate::sketch::layout::{WORD_BYTES, block_sizes};
 use crate::sketch::{Builder, DecisionKind, Factor, Result, Rows, Template, TemplateKind};
+use tvmtune_ir::dag::access::Access;
 use tvmtune_ir::dag::{Expr, TensorId};
 use tvmtune_ir::poly::VarId;
+use tvmtune_ir::size::Size;
 use tvmtune_schedule::{AxisId, LoopKind, StageId};
 
 /// Cycles that a task should take at least, some 2 us, of which its dispatch takes a share; estimated.
@@ -60,7 +62,7 @@ fn schedule(b: &mut Builder, rows: &Rows) -> Result<()> {
         return Ok(());
     };
     let extents = b.extents(root);
-    let n_rows: u64 = extents[..depth].iter().product();
+    let n_rows: u64 = extents[..depth].iter().size();
     let wanted = u64::from(b.cpu().threads) * TASKS_PER_THREAD;
     let per_row = (cycles / n_rows as f64).max(1.0);
     let min_rows = (MIN_TASK_CYCLES / per_row).ceil() as u64;
@@ -90,14 +92,16 @@ fn waits_for_memory(b: &Builder, rows: &Rows) -> bool {
     let mut passes: BTreeMap<TensorId, u64> = BTreeMap::new();
     for stage in inside.iter().chain([&root]) {
         let accesses = b.accesses(*stage);
-        let of_rows = accesses.iter().filter(|it| it.depends_on(depth - 1));
+        // A stage with fewer axes than the rows have is the same for all rows of the innermost axis.
+        let is_of_row = |it: &&Access| depth <= it.strides.len() && it.depends_on(depth - 1);
+        let of_rows = accesses.iter().filter(is_of_row);
         of_rows.for_each(|it| *passes.entry(it.tensor).or_default() += 1);
     }
     let cpu = b.cpu();
     passes.retain(|tensor, n| {
         let shape = &b.schedule.tensor(*tensor).tensor.shape;
         let elements =
-            |from: usize| shape.iter().skip(from).map(|it| b.max_extent(it)).product::<u64>();
+            |from: usize| shape.iter().skip(from).map(|it| b.max_extent(it)).size();
         let is_param = b.schedule.tensor(*tensor).stage.is_none();
         is_param
             && *n > 1
@@ -132,7 +136,7 @@ pub(super) fn contiguous_reduction(b: &Builder, stage: StageId) -> Option<(usize
             && !mentions_as_value(b, stage, *axis + 1)
     };
     let first = (compute.n_spatial..along).rev().take_while(flat).last().unwrap_or(along);
-    let length: u64 = extents[first..=along].iter().product();
+    let length: u64 = extents[first..=along].iter().size();
     (length >= b.lanes()).then_some((first, along))
 }
 
@@ -142,8 +146,8 @@ pub(super) fn cycles(b: &Builder, stage: StageId) -> Option<f64> {
     let (_, along) = contiguous_reduction(b, stage)?;
     let extents = b.extents(stage);
     let (outputs, steps) = extents.split_at(b.n_spatial(stage));
-    let n_outputs = outputs.iter().product::<u64>() as f64;
-    let n_vectors = steps.iter().product::<u64>().div_ceil(b.lanes()) as f64;
+    let n_outputs = outputs.iter().size() as f64;
+    let n_vectors = steps.iter().size().div_ceil(b.lanes()) as f64;
     let loads = b.accesses(stage).iter().filter(|it| it.depends_on(along)).count() as f64;
     Some(n_outputs * (n_vectors * loads * CYCLES_PER_LOAD + CYCLES_OF_LANES))
 }

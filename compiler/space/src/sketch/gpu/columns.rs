@@ -16,6 +16,7 @@ use super::threads::{innermost, with_accumulator};
 use crate::sketch::{Builder, DecisionId, Factor, Result, Rows, Template, TemplateKind};
 use tvmtune_schedule::error::ErrorKind;
 use tvmtune_schedule::{AxisId, LoopKind, StageId};
+use tvmtune_ir::size::Size;
 
 /// Threads along the columns: a warp.
 const SIDE: u64 = 32;
@@ -93,7 +94,7 @@ fn decide(
     reductions: &[StageId],
 ) -> (Tile, DecisionId) {
     let extents = b.extents(root);
-    let elements: u64 = extents.iter().product();
+    let elements: u64 = extents.iter().size();
     let multiprocessors = u64::from(b.gpu().multiprocessors);
     let max_rows = (reduction_size(b, longest) / MIN_STEPS).clamp(1, MAX_ROWS);
     // Wide accesses only where there is enough to do for all threads without them.

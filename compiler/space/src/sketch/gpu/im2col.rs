@@ -19,6 +19,7 @@ use std::cmp::Reverse;
 use super::mma::{Operands, Product, candidate, moves_with, product};
 use crate::sketch::{Builder, Factor, Result};
 use tvmtune_ir::dag::access::Access;
+use tvmtune_ir::size::Size;
 use tvmtune_schedule::{AxisId, StageId};
 
 /// Columns of a panel.
@@ -80,13 +81,13 @@ impl MmaRows {
     pub(super) fn n_tiles(&self, extents: &[u64], below: u64) -> u64 {
         let along =
             |axis: usize| self.tiled(axis, below).map_or(1, |it| extents[axis].div_ceil(it));
-        self.axes.iter().map(|it| along(it.0)).product()
+        self.axes.iter().map(|it| along(it.0)).size()
     }
 
     /// Returns whether at least half of the rows of instructions are no padding.
     pub(super) fn fill(&self, extents: &[u64]) -> bool {
         if self.is_im2col {
-            let rows: u64 = self.axes.iter().map(|it| extents[it.0]).product();
+            let rows: u64 = self.axes.iter().map(|it| extents[it.0]).size();
             return 2 * rows > self.n_tiles(extents, 1) * ROWS;
         }
         self.axes.iter().all(|(axis, each)| extents[*axis] > each / 2)

@@ -22,6 +22,7 @@ use super::tile::{max_stages, pipeline};
 use crate::sketch::{Builder, DecisionId, Factor, Result, Template, TemplateKind, Tiled};
 use tvmtune_ir::dag::access::Access;
 use tvmtune_ir::dag::{BinaryOp, DType, Expr, Literal, Reducer, UnaryOp};
+use tvmtune_ir::size::Size;
 use tvmtune_schedule::error::ErrorKind;
 use tvmtune_schedule::{AxisId, LoopKind, StageId};
 
@@ -209,7 +210,7 @@ fn sides(b: &Builder, anchor: StageId, product: Product) -> Sides {
     let n_spatial = b.n_spatial(anchor);
     let Product { row, column, beside, .. } = product;
     let is_other = |it: &usize| ![Some(row), Some(column), beside].contains(&Some(*it));
-    let others: u64 = (0..n_spatial).filter(is_other).map(|it| extents[it]).product();
+    let others: u64 = (0..n_spatial).filter(is_other).map(|it| extents[it]).size();
     let with_row = beside.is_some_and(|it| moves_with(b, anchor, it, row));
     let mut chosen = Sides { row: MMA_ROWS, column: MMA_COLUMNS, beside: 1 };
     for (rows, columns) in SIDES {

@@ -5,6 +5,7 @@
 
 use crate::sketch::Builder;
 use tvmtune_ir::dag::access::Access;
+use tvmtune_ir::size::Size;
 use tvmtune_schedule::StageId;
 
 /// Bytes of the widest access of a thread.
@@ -13,7 +14,7 @@ pub(super) const ACCESS_BYTES: u64 = 16;
 /// Returns the product of a stage's reduce extents; 1 for a stage that does not reduce.
 pub(super) fn reduction_size(b: &Builder, stage: StageId) -> u64 {
     let n_spatial = b.n_spatial(stage);
-    b.extents(stage)[n_spatial..].iter().product()
+    b.extents(stage)[n_spatial..].iter().size()
 }
 
 /// Returns the read with the largest footprint: it dominates the memory traffic.

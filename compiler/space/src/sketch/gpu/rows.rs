@@ -21,6 +21,7 @@ use super::reads::{
 use super::threads::{distribute_row, distribute_rows};
 use crate::sketch::{Builder, Result, Rows, Template, TemplateKind};
 use tvmtune_schedule::StageId;
+use tvmtune_ir::size::Size;
 
 /// Threads of a row that has a multiprocessor for itself.
 const MAX_THREADS: u64 = 512;
@@ -49,10 +50,10 @@ fn schedule(b: &mut Builder, rows: &Rows) -> Result<()> {
     let shared: Vec<Vec<usize>> = stages.iter().map(|it| shared_axes(b, *it, depth)).collect();
     let length = |(stage, axes): (&StageId, &Vec<usize>)| {
         let extents = b.extents(*stage);
-        axes.iter().map(|it| extents[*it]).product::<u64>()
+        axes.iter().map(|it| extents[*it]).size()
     };
     let longest = stages.iter().zip(&shared).map(length).max().unwrap_or(1);
-    let n_rows: u64 = extents[..depth].iter().product();
+    let n_rows: u64 = extents[..depth].iter().size();
     let best = match longest {
         8192.. if n_rows <= u64::from(b.gpu().multiprocessors) => MAX_THREADS,
         ..=64 => 8,
@@ -81,7 +82,7 @@ fn schedule(b: &mut Builder, rows: &Rows) -> Result<()> {
 fn shared_axes(b: &Builder, stage: StageId, depth: usize) -> Vec<usize> {
     let extents = b.extents(stage);
     let n_spatial = b.n_spatial(stage);
-    let elements: u64 = extents[depth.min(n_spatial)..n_spatial].iter().product();
+    let elements: u64 = extents[depth.min(n_spatial)..n_spatial].iter().size();
     let by_element = match b.reduces(stage) {
         false => true,
         true if elements == 1 => false,

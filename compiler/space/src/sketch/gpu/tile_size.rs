@@ -6,6 +6,7 @@
 
 use crate::sketch::Builder;
 use tvmtune_schedule::StageId;
+use tvmtune_ir::size::Size;
 
 /// The tile of one axis: of a block `repeats * threads * inner` iterations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,7 +64,7 @@ pub(super) fn choose(b: &Builder, anchor: StageId) -> Option<TileSize> {
     // A short axis is tiled with the next one of the same operand.
     let beside_axis = others.clone().rfind(|it| *it != row && both(*it) > both(row));
     let is_outer = |it: &usize| ![Some(fast), Some(row), beside_axis].contains(&Some(*it));
-    let outer: u64 = (0..n_spatial).filter(is_outer).map(|it| extents[it]).product();
+    let outer: u64 = (0..n_spatial).filter(is_outer).map(|it| extents[it]).size();
 
     let wanted = u64::from(b.gpu().multiprocessors);
     let mut chosen = None;
@@ -87,7 +88,7 @@ pub(super) fn choose(b: &Builder, anchor: StageId) -> Option<TileSize> {
     let mut axes = vec![tile_of(row, rows, 8), tile_of(fast, along, inner)];
     axes.extend(beside_axis.filter(|_| beside > 1).map(|it| tile_of(it, beside, 1)));
     // Threads of a third axis come on top of 16 x 16.
-    while axes.iter().map(|it| it.threads).product::<u64>() > MAX_THREADS {
+    while axes.iter().map(|it| it.threads).size() > MAX_THREADS {
         let widest = axes.iter_mut().max_by_key(|it| it.threads)?;
         widest.threads /= 2;
         widest.repeats *= 2;
@@ -115,7 +116,7 @@ fn step(
     let reduce = n_spatial..extents.len();
     let axis =
         reduce.clone().max_by_key(|it| (extents[*it] > 8 && is_contiguous(*it), extents[*it]))?;
-    let beside: u64 = reduce.filter(|it| *it != axis).map(|it| extents[it]).product();
+    let beside: u64 = reduce.filter(|it| *it != axis).map(|it| extents[it]).size();
     let wanted = DEPTH.div_ceil(beside.max(1)).next_power_of_two();
     let wanted = if beside > 1 { wanted.max(4) } else { wanted };
     Some((axis, wanted.min(extents[axis])))

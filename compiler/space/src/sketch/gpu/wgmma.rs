@@ -33,6 +33,7 @@ use crate::sketch::{
     Builder, DecisionId, DecisionKind, Factor, Result, Template, TemplateKind, Tiled,
 };
 use tvmtune_ir::dag::access::Access;
+use tvmtune_ir::size::Size;
 use tvmtune_schedule::error::ErrorKind;
 use tvmtune_schedule::{AxisId, LoopKind, StageId};
 
@@ -108,7 +109,7 @@ fn is_applicable(b: &Builder, anchor: StageId, copies: Copies) -> bool {
     let (rows, extents) = (rows_of(b, anchor, product, 1), b.extents(anchor));
     let (spatial, reduce) = extents.split_at(b.n_spatial(anchor));
     // A single unit of columns makes no loop, and a single step does not pay for a circular buffer.
-    let is_long = reduce.iter().product::<u64>() > 2 * product.step;
+    let is_long = reduce.iter().size() > 2 * product.step;
     let pays = !rows.is_im2col || (spatial[product.column] > COLUMN_UNIT && is_long);
     pays && rows.fill(&extents)
 }
@@ -294,7 +295,7 @@ fn persist(b: &mut Builder, root: StageId, bytes: u64, steps: u64) -> Result<()>
     let stage = b.schedule.stage(root);
     let is_block = |it: &&AxisId| stage.axis(**it).kind.is_parallel();
     let blocks: Vec<AxisId> = stage.order.iter().take_while(is_block).copied().collect();
-    let tiles: u64 = blocks.iter().map(|it| b.extent(root, *it)).product();
+    let tiles: u64 = blocks.iter().map(|it| b.extent(root, *it)).size();
     let multiprocessors = u64::from(b.gpu().multiprocessors);
     // Epilogues of several resident thread blocks overlap with other tiles anyway.
     let is_alone = 2 * bytes > u64::from(b.gpu().arch.limits().shared_bytes);
@@ -328,7 +329,7 @@ fn side(b: &Builder, anchor: StageId, product: Product) -> (Side, MmaRows) {
     let fills = |side: Side, rows: &MmaRows| {
         let Side { warpgroups, panels, .. } = side;
         let is_tiled = |it: usize| it == product.column || rows.tiled(it, 1).is_some();
-        let outer: u64 = (0..n_spatial).filter(|it| !is_tiled(*it)).map(|it| extents[it]).product();
+        let outer: u64 = (0..n_spatial).filter(|it| !is_tiled(*it)).map(|it| extents[it]).size();
         let n_columns = columns.div_ceil(panels * PANEL);
         let blocks = rows.n_tiles(&extents, side.instructions()) * n_columns;
         let wide = panels == 1 || panels * PANEL < 2 * columns;

@@ -32,6 +32,7 @@ use super::wgmma::{RESERVED_BYTES, WARPGROUP_ROWS, WARPGROUP_THREADS, decide_slo
 use crate::sketch::fusion_group::Chain;
 use crate::sketch::{Builder, DecisionId, DecisionKind, Factor, Result, Template, TemplateKind};
 use tvmtune_ir::dag::{BinaryOp, Expr, TensorId};
+use tvmtune_ir::size::Size as _;
 use tvmtune_schedule::error::ErrorKind;
 use tvmtune_schedule::{AxisId, StageId};
 
@@ -128,7 +129,7 @@ fn size(b: &Builder, chain: &Chain, first: StageId, anchor: StageId) -> Option<S
     let padded = |n: u64| n.next_multiple_of(panel(n));
     let n_spatial = b.n_spatial(anchor);
     let is_outer = |it: &usize| ![chain.row, chain.column].contains(it);
-    let outer: u64 = (0..n_spatial).filter(is_outer).map(|it| extents[it]).product();
+    let outer: u64 = (0..n_spatial).filter(is_outer).map(|it| extents[it]).size();
     let pairs = outer * rows.div_ceil(2 * WARPGROUP_ROWS);
     let is_busy = pairs >= b.gpu().multiprocessors.into();
     let warpgroups = if rows > WARPGROUP_ROWS && is_busy { 2 } else { 1 };

@@ -15,6 +15,7 @@ use super::threads::{innermost, with_accumulator};
 use super::{operand, tile};
 use crate::sketch::{Builder, DecisionId, Factor, Result, Rows, Template, TemplateKind};
 use tvmtune_ir::dag::access::Access;
+use tvmtune_ir::size::Size;
 use tvmtune_schedule::error::ErrorKind;
 use tvmtune_schedule::{AxisId, LoopKind, StageId};
 
@@ -39,7 +40,7 @@ fn window_read(b: &Builder, anchor: StageId) -> Option<Access> {
     }
     let n_spatial = b.n_spatial(anchor);
     let extents = b.extents(anchor);
-    let iterations: u64 = extents.iter().product();
+    let iterations: u64 = extents.iter().size();
     let overlaps = |it: &Access| {
         let in_window = |steps: &Option<Vec<i64>>| {
             let moving = |range: &[i64]| range.iter().any(|it| *it != 0);
