@@ -102,7 +102,7 @@ mod tests {
     fn cells_control_no_terminal() {
         let mut table = Table::new(["kernel", "note"]);
         table.row(["a\u{1b}[2Jb".to_owned(), "x\ny".to_owned()]);
-        assert_eq!(table.to_string(), "kernel        note\na\\u{1b}[2Jb  x\\ny\n");
+        assert_eq!(table.to_string(), "kernel       note\na\\u{1b}[2Jb  x\\ny\n");
     }
 
     #[test]

@@ -13,7 +13,7 @@ use tvmtune_plan::database::{CacheUse, Choice, Lookup, StoreKind};
 use tvmtune_plan::device;
 use tvmtune_plan::record::{SearchLimits, Tier};
 
-use crate::output::{print, println};
+use crate::output::{eprintln, print, println};
 use crate::cli::Status;
 use crate::device_plan::{self, PlannedVariant};
 use crate::records::{self, PackageRecords};

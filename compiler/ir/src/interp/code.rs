@@ -254,8 +254,8 @@ fn check_bounds(values: &[i64], extent: i64) {
 fn gather(array: &Array, positions: impl Iterator<Item = usize>) -> Column {
     match array.elements() {
         Storage::F32(it) => Column::Float(positions.map(|n| it[n].into()).collect()),
-        Storage::F16(it) => Column::Float(positions.map(|n| it[n].into()).collect()),
-        Storage::Bf16(it) => Column::Float(positions.map(|n| it[n].into()).collect()),
+        Storage::F16(it) => Column::Float(positions.map(|n| it[n].to_f64()).collect()),
+        Storage::Bf16(it) => Column::Float(positions.map(|n| it[n].to_f64()).collect()),
         Storage::F64(it) => Column::Float(positions.map(|n| it[n]).collect()),
         Storage::I8(it) => Column::Int(positions.map(|n| it[n].into()).collect()),
         Storage::U8(it) => Column::Int(positions.map(|n| it[n].into()).collect()),

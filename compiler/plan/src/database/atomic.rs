@@ -59,7 +59,11 @@ fn replace(
 ///
 /// [`DatabaseError::Io`].
 pub fn set_modified(path: &Path, time: SystemTime) -> Result<(), DatabaseError> {
-    let touch = || File::options().append(true).open(path)?.set_modified(time);
+    let touch = || {
+        // A pipe would wait for a reader.
+        read::open(path)?;
+        File::options().append(true).open(path)?.set_modified(time)
+    };
     touch().map_err(|it| DatabaseError::io("touch", path, it))
 }
 

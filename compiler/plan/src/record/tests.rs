@@ -526,3 +526,23 @@ fn schedules_that_were_measured_otherwise_do_not_compare() {
     check(vec![cold("b", 400.0)], vec![cold("c", 300.0)], &["c", "b"]);
     check(vec![warm("a", 100.0)], vec![warm("d", 50.0)], &["d", "a"]);
 }
+
+#[test]
+fn a_time_of_other_code_beats_none_of_its_own() {
+    let marked = |artifact: &str, ns: f64| Entry {
+        measured_code: Some(code("former")),
+        ..entry(artifact, Source::Evolved, ns)
+    };
+    let own = |artifact: &str, ns: f64| entry(artifact, Source::Evolved, ns);
+    assert_eq!(added(&[marked("a", 10.0), own("b", 100.0)]), ["b 100", "a 10"]);
+    assert_eq!(added(&[own("b", 100.0), marked("a", 10.0)]), ["b 100", "a 10"]);
+    assert_eq!(added(&[marked("a", 10.0), own("a", 100.0)]), ["a 100"], "the same code, measured");
+    assert_eq!(added(&[own("a", 100.0), marked("a", 10.0)]), ["a 100"]);
+    assert_eq!(added(&[marked("a", 100.0), marked("b", 10.0)]), ["b 10", "a 100"]);
+    let record = record(vec![bucket(1, 16, vec![marked("a", 10.0)])]);
+    let text = Record { schema: record.needed_schema(), ..record.clone() }.to_toml();
+    let line = text.lines().find(|it| it.starts_with("measured_code")).unwrap_or_default();
+    assert_eq!(line, format!("measured_code = \"{}\"", code("former")));
+    assert_eq!(Record::from_toml(&text).unwrap().buckets, record.buckets);
+    assert!(Record::from_toml(&text.replacen("schema = 4", "schema = 3", 1)).is_err());
+}
