@@ -25,6 +25,7 @@ mod in_place;
 mod kernels;
 mod macros;
 mod mistakes;
+mod numerics;
 mod nvrtc;
 mod online;
 mod plan;

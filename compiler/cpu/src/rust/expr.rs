@@ -4,6 +4,7 @@ use half::{bf16, f16};
 
 use super::{Printer, element_type};
 use tvmtune_ir::dag::expr::affine;
+use tvmtune_ir::dag::number::round;
 use tvmtune_ir::dag::{BinaryOp, DType, Expr, Literal, Subscript, TensorId, UnaryOp};
 use tvmtune_ir::poly::{Atom, Poly};
 use tvmtune_schedule::print::{self, Text, comparison, function, operator};
@@ -81,10 +82,10 @@ fn atom(atom: &Atom, leaf: &dyn Fn(&Atom) -> String) -> String {
 fn literal(value: Literal, dtype: DType) -> Text {
     let text = match (value, dtype) {
         (Literal::Float(it), DType::F16) => {
-            format!("rt::half::f16::from_bits({:#x})", f16::from_f64(it).to_bits())
+            format!("rt::half::f16::from_bits({:#x})", f16::from_f64(round(it, dtype)).to_bits())
         }
         (Literal::Float(it), DType::Bf16) => {
-            format!("rt::half::bf16::from_bits({:#x})", bf16::from_f64(it).to_bits())
+            format!("rt::half::bf16::from_bits({:#x})", bf16::from_f64(round(it, dtype)).to_bits())
         }
         (Literal::Float(it), _) if it.is_nan() => format!("{dtype}::NAN"),
         (Literal::Float(it), DType::F32) => {
@@ -171,7 +172,7 @@ fn cast(a: &Text, from: DType, to: DType) -> Text {
         }
         (_, DType::F16 | DType::Bf16) => {
             let wide = cast(a, from, DType::F64);
-            Text::atom(format!("{}::from_f64({})", element_type(to), wide.text))
+            Text::atom(format!("rt::math::{to}({})", wide.text))
         }
         (DType::F32 | DType::F64, DType::Bool) => Text::compound(format!("{operand} != 0.0")),
         (_, DType::Bool) => Text::compound(format!("{operand} != 0")),

@@ -4,18 +4,19 @@
 //! |---|---|---|
 //! | `exp` | 2 ulp | also where the result is denormal |
 //! | `ln` | 2 ulp | |
-//! | `tanh` | 5 ulp | |
-//! | `erf` | 3e-7 absolute | |
-//! | `sin`, `cos` | 1e-7 absolute | for arguments up to 1e5 |
-//! | `pow` | 4 ulp | signs and infinities as in C |
+//! | `tanh` | 5 ulp | in [-1, 1], and 1 from 9 on |
+//! | `erf` | 5.5 ulp | in [-1, 1], and 1 from 4 on |
+//! | `sin`, `cos` | 2 ulp | in [`super::trig`] |
+//! | `pow` | 3 ulp | signs and infinities as in C |
 //!
-//! The tests measure these against double precision.
+//! These hold for all arguments; the tests measure them against double precision.
 //!
 //! # Source
 //!
-//! Range reduction of Cody and Waite (1980); minimax polynomials of `exp`, `ln`, `sin` and `cos`
-//! from Cephes (Moshier), rational functions of `tanh` and `erf` from Eigen. `pow` computes its
-//! logarithm in double-float arithmetic.
+//! Range reduction of Cody and Waite (1980); minimax polynomials of `exp` and `ln` from Cephes
+//! (Moshier). The rational functions of `tanh` and `erf` are minimax approximations of their relative
+//! error (Remez), whose rounded coefficients were searched for the least error of the results. `pow`
+//! computes its logarithm in double-float arithmetic.
 
 use super::numbering::{ValueGraph, ValueId};
 use super::{VectorBinary, VectorCompare, VectorUnary};
@@ -31,20 +32,25 @@ const EXPONENT: u8 = 23;
 /// `tanh x = x P(x^2) / Q(x^2)` up to the limit, highest power first. Both are 1 at 0, so that
 /// denormal arguments keep their last bits.
 const TANH_LIMIT: f32 = 8.7;
-const TANH_P: [f32; 5] = [1.389_763_5e-8, 2.099_383e-5, 3.518_744e-3, 1.340_046_6e-1, 1.0];
-const TANH_Q: [f32; 5] = [7.996_528e-7, 3.323_648e-4, 2.596_489_2e-2, 4.673_379e-1, 1.0];
+const TANH_P: [f32; 5] = [1.389_761_8e-8, 2.099_383_5e-5, 3.518_744e-3, 1.340_046_7e-1, 1.0];
+const TANH_Q: [f32; 5] = [7.996_525e-7, 3.323_647_8e-4, 2.596_489_5e-2, 4.673_378_5e-1, 1.0];
 
 /// `erf x = x P(x^2) / Q(x^2)` up to the limit, highest power first.
 const ERF_LIMIT: f32 = 3.86;
-const ERF_P: [f32; 5] =
-    [2.293_803e-4, 3.460_899e-3, 5.112_016e-2, 1.865_922e-1, std::f32::consts::FRAC_2_SQRT_PI];
+const ERF_P: [f32; 5] = [
+    2.293_803_1e-4,
+    3.460_899_2e-3,
+    5.112_013_6e-2,
+    1.865_921_9e-1,
+    std::f32::consts::FRAC_2_SQRT_PI,
+];
 const ERF_Q: [f32; 7] = [
-    -1.160_670_8e-7,
+    -1.160_672_4e-7,
     2.341_754e-5,
     1.028_732_7e-3,
-    1.417_877e-2,
-    1.115_399_2e-1,
-    4.986_956e-1,
+    1.417_876_7e-2,
+    1.115_398_7e-1,
+    4.986_956_7e-1,
     1.0,
 ];
 

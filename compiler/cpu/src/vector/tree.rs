@@ -10,6 +10,7 @@ use std::collections::BTreeSet;
 
 use super::affine::{Affine, Coef};
 use super::{PrefetchHint, Unsupported, ops};
+use tvmtune_ir::dag::number::round;
 use tvmtune_ir::dag::{BinaryOp, CompareOp, DType, Literal, Reducer, ScalarId, TensorId, UnaryOp};
 use tvmtune_ir::poly::{Facts, Interval, Poly, VarId};
 use tvmtune_schedule::nest::Nest;
@@ -307,8 +308,8 @@ impl Term {
 pub(super) fn literal_bits(literal: Literal, dtype: DType) -> Result<u32, Unsupported> {
     Ok(match (literal, dtype) {
         (Literal::Bool(value), _) => ops::truth(value),
-        (Literal::Float(value), DType::F16) => half::f16::from_f64(value).to_f32().to_bits(),
-        (Literal::Float(value), DType::Bf16) => half::bf16::from_f64(value).to_f32().to_bits(),
+        (Literal::Float(value), DType::F16) => (round(value, DType::F16) as f32).to_bits(),
+        (Literal::Float(value), DType::Bf16) => (round(value, DType::Bf16) as f32).to_bits(),
         (Literal::Float(value), _) => (value as f32).to_bits(),
         (Literal::Int(value), it) if it.is_float() => (value as f32).to_bits(),
         (Literal::Int(value), DType::U32) => {

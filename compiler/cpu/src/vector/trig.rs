@@ -105,11 +105,28 @@ impl ValueGraph {
         let quarter = self.unary(VectorUnary::ShiftRightSigned(30), quarter);
         let whole = self.unary(VectorUnary::ShiftLeft(30), quarter);
         let units = self.binary(VectorBinary::SubI, units, whole);
-        let units = self.unary(VectorUnary::IntToFloat, units);
-        let units = self.add(units, rest);
-        let r = self.float(std::f32::consts::FRAC_PI_2 / UNITS);
-        let r = self.mul(units, r);
+        let r = self.angle_of_units(units, rest);
         self.sin_of_reduced(r, quarter, quarter_turns)
+    }
+
+    /// Computes `(units + rest) * pi / 2 * 2^-30`, rounded once: all but the first product is small.
+    fn angle_of_units(&mut self, units: ValueId, rest: ValueId) -> ValueId {
+        // Digits beyond those of a float go to the rest.
+        let whole = self.unary(VectorUnary::IntToFloat, units);
+        let rounded = self.unary(VectorUnary::FloatToInt, whole);
+        let lost = self.binary(VectorBinary::SubI, units, rounded);
+        let lost = self.unary(VectorUnary::IntToFloat, lost);
+        let rest = self.add(rest, lost);
+        // pi / 2 as a sum of two floats.
+        let by = self.float(1.570_796_4 / UNITS);
+        let high = self.mul(whole, by);
+        let low = self.mul(rest, by);
+        let low = self.fma_by(whole, -4.371_139e-8 / UNITS, low);
+        let zero = self.float(0.0);
+        let negative = self.sub(zero, high);
+        let error = self.fma(whole, by, negative);
+        let low = self.add(low, error);
+        self.add(high, low)
     }
 
     /// Computes `x * 2 / pi` modulo 4, in units: as a wrapping integer and a small float.

@@ -5,6 +5,7 @@ use half::{bf16, f16};
 use super::{Printer, element_type};
 use crate::grid::Grid;
 use tvmtune_ir::dag::expr::affine;
+use tvmtune_ir::dag::number::round;
 use tvmtune_ir::dag::{
     BinaryOp, CompareOp, DType, Expr, Literal, Reducer, Subscript, TensorId, UnaryOp,
 };
@@ -109,10 +110,10 @@ pub(super) fn literal(value: Literal, dtype: DType) -> Text {
     let name = element_type(dtype);
     Text::atom(match (value, dtype) {
         (Literal::Float(it), DType::F16) => {
-            format!("f16{{{:#x}}}", f16::from_f64(it).to_bits())
+            format!("f16{{{:#x}}}", f16::from_f64(round(it, dtype)).to_bits())
         }
         (Literal::Float(it), DType::Bf16) => {
-            format!("bf16{{{:#x}}}", bf16::from_f64(it).to_bits())
+            format!("bf16{{{:#x}}}", bf16::from_f64(round(it, dtype)).to_bits())
         }
         (Literal::Float(it), DType::F64) if it.is_finite() => float(format!("{it:?}")),
         (Literal::Float(it), DType::F64) => {

@@ -25,10 +25,24 @@ pub enum Number {
 pub fn round(value: f64, dtype: DType) -> f64 {
     match dtype {
         DType::F32 => f64::from(value as f32),
-        DType::F16 => f16::from_f64(value).to_f64(),
-        DType::Bf16 => bf16::from_f64(value).to_f64(),
+        DType::F16 => f16::from_f32(round_to_odd(value)).to_f64(),
+        DType::Bf16 => bf16::from_f32(round_to_odd(value)).to_f64(),
         _ => value,
     }
+}
+
+/// The `f32` nearest to `value`, or where that is another number, that of its two neighbors whose last
+/// digit is odd. Rounded again to fewer digits it is `value` rounded once; `half` rounds `f64` by
+/// their first 20 digits only.
+fn round_to_odd(value: f64) -> f32 {
+    let nearest = value as f32;
+    let exact = f64::from(nearest);
+    if exact == value || !nearest.is_finite() || nearest.to_bits() % 2 == 1 {
+        return nearest;
+    }
+    // Bit patterns rise with magnitudes.
+    let bits = nearest.to_bits();
+    f32::from_bits(if exact.abs() < value.abs() { bits + 1 } else { bits - 1 })
 }
 
 /// The value of type `dtype` that is congruent to `value`: the result of wrapping arithmetic.
@@ -247,6 +261,37 @@ mod tests {
         let big = (1 << 60) + 1;
         assert_eq!(Number::Int(big).cast(DType::F32), Number::Float(f64::from(big as f32)));
         assert_eq!(Number::Int(257).cast(DType::U8), Number::Int(1));
+    }
+
+    #[test]
+    fn small_floats_are_rounded_once_by_all_digits() {
+        // Just above a tie, below one, and ties.
+        let tie = 1.0 + 2_f64.powi(-11);
+        for (x, want) in [
+            (tie, 1.0),
+            (tie + 2_f64.powi(-23), 1.0 + 2_f64.powi(-10)),
+            (tie + 2_f64.powi(-50), 1.0 + 2_f64.powi(-10)),
+            (tie - 2_f64.powi(-50), 1.0),
+            (3.0 * tie - 2.0, 1.0 + 2_f64.powi(-9)),
+            (-tie - 2_f64.powi(-40), -1.0 - 2_f64.powi(-10)),
+            (2_f64.powi(-25), 0.0),
+            (2_f64.powi(-25) * (1.0 + 1e-15), 2_f64.powi(-24)),
+            (65_519.999_999, 65_504.0),
+            (65_520.0, f64::INFINITY),
+            (1e-60, 0.0),
+        ] {
+            assert_eq!(round(x, DType::F16), want, "{x:e}");
+        }
+        let tie = 1.0 + 2_f64.powi(-8);
+        assert_eq!(round(tie, DType::Bf16), 1.0);
+        assert_eq!(round(tie + 2_f64.powi(-45), DType::Bf16), 1.0 + 2_f64.powi(-7));
+        assert_eq!(round(1e300, DType::Bf16), f64::INFINITY);
+        assert!(round(f64::NAN, DType::F16).is_nan());
+        assert_eq!(round(-0.0, DType::F16).to_bits(), (-0.0_f64).to_bits());
+        for bits in 0..=u16::MAX {
+            let x = f16::from_bits(bits).to_f64();
+            assert!(round(x, DType::F16) == x || x.is_nan());
+        }
     }
 
     #[test]
