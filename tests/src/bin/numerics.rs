@@ -11,7 +11,7 @@ use tvmtune_runtime::{Cpu, Isa};
 use tvmtune_tests::numerics::{FUNCTIONS, PAIRS, pairs, worst_of_all, worst_pair};
 
 /// Random pairs beside the grid.
-const N_PAIRS: u32 = 200_000_000;
+const N_PAIRS: u32 = 20_000_000;
 
 fn main() -> ExitCode {
     let (flags, names): (Vec<String>, Vec<String>) =

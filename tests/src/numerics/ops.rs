@@ -1,7 +1,5 @@
 //! One program for each function of one argument, over many elements.
 
-#![expect(missing_docs, reason = "each is what its name says")]
-
 use tvmtune_runtime::autotune;
 
 /// Elements of a launch.

@@ -13,7 +13,8 @@ pub fn sample(n: u32) -> Vec<u32> {
         (1..40_000_u32).step_by(13).map(|it| (f64::from(it) * std::f64::consts::FRAC_PI_2) as f32);
     let angles = turns.flat_map(|it| around(it.to_bits()));
     // The closest that any float beyond 1 is to a multiple, and others close to one.
-    let close = [0x7f3f_4a67, 0x6ab1_e4a5, 0x5d1b_4ff9, 0x5392_6b8f, 0x4b7f_b26f];
+    let close = [16_367_173.0 * 4.722_366_5e21, 1e22, 5.077_419_3e33, 16_367_173.0_f32];
+    let close = close.map(f32::to_bits);
     let limits = [16_777_216.0, 2_147_483_648.0, 4_294_967_296.0, 65_504.0, 65_520.0, 127.5, 255.5];
     let limits = limits.into_iter().chain([-149.0, 88.72, 104.0, 131_072.0, 2.5e7, 1e10, 1e30]);
     let limits = limits.flat_map(|it: f32| around(it.abs().to_bits()));
