@@ -3,6 +3,7 @@
 #![expect(clippy::missing_panics_doc, reason = "a test that cannot be set up fails")]
 
 pub mod emulate;
+pub mod numerics;
 pub mod nvrtc;
 pub mod sandbox;
 pub mod skip;

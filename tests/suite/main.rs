@@ -28,6 +28,7 @@ mod kernels;
 mod locks;
 mod macros;
 mod mistakes;
+mod numerics;
 mod nvrtc;
 mod online;
 mod plan;

@@ -22,6 +22,36 @@ pub fn tf32(x: f32) -> f32 {
     if x.is_nan() { x } else { f32::from_bits((bits + 0xfff + (bits >> 13 & 1)) & !0x1fff) }
 }
 
+/// The nearest number, ties to even; `half` looks at the first 20 digits only.
+#[cfg(feature = "half")]
+#[inline]
+#[must_use]
+pub fn f16(x: f64) -> half::f16 {
+    half::f16::from_f32(round_to_odd(x))
+}
+
+/// The nearest number, ties to even, as [`f16`].
+#[cfg(feature = "half")]
+#[inline]
+#[must_use]
+pub fn bf16(x: f64) -> half::bf16 {
+    half::bf16::from_f32(round_to_odd(x))
+}
+
+/// The nearest number, or where that is even and another one, its odd neighbor on the side of `x`:
+/// rounded again to fewer digits, it is `x` rounded once.
+#[cfg(feature = "half")]
+fn round_to_odd(x: f64) -> f32 {
+    let nearest = x as f32;
+    let exact = f64::from(nearest);
+    let bits = nearest.to_bits();
+    if exact == x || !nearest.is_finite() || bits % 2 == 1 {
+        return nearest;
+    }
+    // Bit patterns rise with magnitudes.
+    f32::from_bits(if exact.abs() < x.abs() { bits + 1 } else { bits - 1 })
+}
+
 /// Integers, with the division that programs have.
 pub trait Integer: Copy {
     /// The quotient, rounded towards zero; 0 where the divisor is 0; wraps.
@@ -66,6 +96,21 @@ mod tests {
         assert_eq!(tf32(f32::MAX), f32::INFINITY);
         assert_eq!(tf32(f32::NEG_INFINITY), f32::NEG_INFINITY);
         assert!(tf32(f32::from_bits(0x7f80_0001)).is_nan());
+    }
+
+    #[cfg(feature = "half")]
+    #[test]
+    fn doubles_are_rounded_once_by_all_digits() {
+        let (tie, next) = (1.0 + 2_f64.powi(-11), 1.0 + 2_f64.powi(-10));
+        assert_eq!(f16(tie).to_f64(), 1.0);
+        assert_eq!(f16(tie + 2_f64.powi(-50)).to_f64(), next);
+        assert_eq!(f16(-tie - 2_f64.powi(-50)).to_f64(), -next);
+        assert_eq!(f16(tie - 2_f64.powi(-50)).to_f64(), 1.0);
+        assert_eq!(f16(2_f64.powi(-25) * (1.0 + 1e-15)).to_f64(), 2_f64.powi(-24));
+        assert_eq!((f16(1e-60).to_f64(), f16(1e300).to_f64()), (0.0, f64::INFINITY));
+        assert_eq!(bf16(1.0 + 2_f64.powi(-8) + 2_f64.powi(-45)).to_f64(), 1.0 + 2_f64.powi(-7));
+        assert_eq!(bf16(f64::from((1 << 24) + (1 << 16) + 1)).to_f64(), 16_908_288.0);
+        assert!(bf16(f64::NAN).is_nan());
     }
 
     #[test]

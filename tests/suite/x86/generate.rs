@@ -240,7 +240,7 @@ impl Generator<'_> {
     }
 
     fn stmt(&mut self, depth: u32) -> Stmt {
-        match self.tape.below(if depth > 0 { 10 } else { 6 }) {
+        match self.tape.below(if depth > 0 { 11 } else { 6 }) {
             0..3 => self.set(),
             3 | 4 => self.store(),
             5 => {
@@ -262,6 +262,10 @@ impl Generator<'_> {
                 };
                 self.vars.pop();
                 Stmt::Loop { var, count, body }
+            }
+            8 => {
+                let condition = self.value(Kind::Truth, 2);
+                Stmt::IfAny { condition, then: self.uncertain(depth - 1) }
             }
             _ => {
                 let (value, bound) = (self.linear(8), self.linear(12));

@@ -80,6 +80,10 @@ impl<'m, 'a> Task<'m, 'a> {
                 let holds = self.linear(value)? < self.linear(bound)?;
                 self.block(if holds { then } else { otherwise })?;
             }
+            Stmt::IfAny { condition, then } => {
+                let holds = self.lanes_of(condition)? != 0;
+                self.block(if holds { then } else { &[] })?;
+            }
             Stmt::Let { var, op, value, by } => {
                 let (value, by) = (self.linear(value)?, self.count(*by)?);
                 if value < 0 || by < 1 {

@@ -61,15 +61,18 @@ impl Task<'_, '_> {
                 }
                 Ok((1 << n) - 1)
             }
-            Some(Mask::Where(value)) => {
-                let value = self.value(value)?;
-                let mut bits = 0;
-                for (lane, word) in value.iter().enumerate().take(self.lanes) {
-                    bits |= u32::from(is_true(*word)?) << lane;
-                }
-                Ok(bits)
-            }
+            Some(Mask::Where(value)) => self.lanes_of(value),
         }
+    }
+
+    /// Returns the lanes in which a truth value is true as a bit mask.
+    pub(super) fn lanes_of(&mut self, truth: &Value) -> Result<u32, FaultKind> {
+        let value = self.value(truth)?;
+        let mut bits = 0;
+        for (lane, word) in value.iter().enumerate().take(self.lanes) {
+            bits |= u32::from(is_true(*word)?) << lane;
+        }
+        Ok(bits)
     }
 
     /// Returns the offset of each lane's element from the base, in bytes.

@@ -170,7 +170,7 @@ fn cast(a: &Text, from: DType, to: DType) -> Text {
         }
         (_, DType::F16 | DType::Bf16) => {
             let wide = cast(a, from, DType::F64);
-            Text::atom(format!("{}::from_f64({})", element_type(to), wide.text))
+            Text::atom(format!("rt::math::{to}({})", wide.text))
         }
         (DType::F32 | DType::F64, DType::Bool) => Text::compound(format!("{operand} != 0.0")),
         (_, DType::Bool) => Text::compound(format!("{operand} != 0")),

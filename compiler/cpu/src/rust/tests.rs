@@ -134,7 +134,7 @@ fn integers_wrap_and_conversions_exist_for_every_pair() {
     let positive = Expr::Scalar(ScalarId(0)).compare(CompareOp::Gt, Expr::f32(0.0));
     insta::assert_snapshot!(line_of(Expr::Cast(DType::F32, Box::new(positive.clone()))), @"out[0] = (eps > 0.0_f32) as u8 as f32;");
     let half = Expr::Cast(DType::Bf16, Box::new(Expr::Index(m())));
-    insta::assert_snapshot!(line_of(Expr::Cast(DType::F32, Box::new(half))), @"out[0] = rt::half::bf16::from_f64(m as f64).to_f32();");
+    insta::assert_snapshot!(line_of(Expr::Cast(DType::F32, Box::new(half))), @"out[0] = rt::math::bf16(m as f64).to_f32();");
     let select = Expr::Select {
         condition: Box::new(positive),
         then: Box::new(Expr::f32(1.0)),

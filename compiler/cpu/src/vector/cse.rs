@@ -11,6 +11,8 @@
 //! shortest gaps between uses share one load. Operands of a matmul stay in registers this way, and
 //! overlapping windows of a convolution are loaded once.
 //!
+//! A value with a fallback is a statement of its own, since a branch follows it.
+//!
 //! Strided accesses of consecutive words stand side by side, four at a time: loads where the first of
 //! them is used, while registers last, and stores at the first of them (see [`transpose`]).
 //!
@@ -21,6 +23,7 @@
 
 use std::ops::RangeInclusive;
 
+use super::fallback::Fallback;
 use super::numbering::{Interned, MaskRef, MemRef, Op, ValueGraph, ValueId};
 use super::transpose::{self, N_VECTORS};
 use super::{Address, LaneStride, Mask, PrefetchHint, Reg, Stmt, Storage, Value};
@@ -56,7 +59,7 @@ pub(super) fn emit(
     let kept = uses.plan_reuse(graph, interned, pending, budget);
     let in_register = vec![None; graph.ops.len()];
     let used = vec![0; graph.ops.len()];
-    let mut emit = Emitter { graph, interned, kept, in_register, used, new_reg, out };
+    let mut emit = Emitter { graph, interned, budget, kept, in_register, used, new_reg, out };
     let mut at = 0;
     while at < pending.len() {
         // The values of stores side by side are computed before the first of them.
@@ -137,7 +140,13 @@ impl Uses {
         let mut gaps = Vec::new();
         for id in &self.order {
             let n = id.0 as usize;
-            let [first, .., last] = self.at[n].as_slice() else { continue };
+            let uses = self.at[n].as_slice();
+            let is_statement = matches!(graph.op(*id), Op::Fallback { .. });
+            let (first, last) = match uses {
+                [first, .., last] => (first, last),
+                [only] if is_statement => (only, only),
+                _ => continue,
+            };
             match graph.op(*id) {
                 Op::Splat(_) | Op::Scalar(_) | Op::Reg(..) => {}
                 op if is_rematerializable(op) => {
@@ -261,6 +270,7 @@ fn is_rematerializable(op: Op) -> bool {
 struct Emitter<'a> {
     graph: &'a ValueGraph,
     interned: &'a Interned,
+    budget: Budget,
     kept: ReusePlan,
     /// The register that holds a node at this point.
     in_register: Vec<Option<Reg>>,
@@ -307,12 +317,38 @@ impl Emitter<'_> {
         if keep { self.keep(id, value) } else { value }
     }
 
-    /// Puts the value of a node into a new register.
+    /// Puts the value of a node into a register.
     fn keep(&mut self, id: ValueId, value: Value) -> Value {
-        let reg = (self.new_reg)();
-        self.out.push(Stmt::Set { reg, value, mask: None });
+        let reg = match (self.graph.op(id), value) {
+            (Op::Fallback { .. }, Value::Reg(reg)) => reg,
+            (_, value) => self.set(value),
+        };
         self.in_register[id.0 as usize] = Some(reg);
         Value::Reg(reg)
+    }
+
+    /// Sets a new register.
+    fn set(&mut self, value: Value) -> Reg {
+        let reg = (self.new_reg)();
+        self.out.push(Stmt::Set { reg, value, mask: None });
+        reg
+    }
+
+    /// Computes the usual value, and behind a branch the one that few lanes need.
+    fn with_fallback(&mut self, fallback: Fallback, [condition, x, usual]: [ValueId; 3]) -> Value {
+        let x = match self.value(x) {
+            Value::Reg(reg) => reg,
+            value => self.set(value),
+        };
+        let condition = self.value(condition);
+        let usual = self.value(usual);
+        let result = self.set(usual);
+        let (graph, value) = fallback.graph(self.graph.isa, x, result);
+        let pending = [PendingStmt::Set { reg: result, value, mask: MaskRef::All }];
+        let mut then = Vec::new();
+        emit(&graph, &pending, &Interned::default(), self.budget, self.new_reg, &mut then);
+        self.out.push(Stmt::IfAny { condition, then });
+        Value::Reg(result)
     }
 
     fn boxed(&mut self, id: ValueId) -> Box<Value> {
@@ -352,6 +388,9 @@ impl Emitter<'_> {
             Op::Select(condition, then, otherwise) => {
                 let (condition, then) = (self.boxed(condition), self.boxed(then));
                 Value::Select { condition, then, otherwise: self.boxed(otherwise) }
+            }
+            Op::Fallback { fallback, condition, x, usual } => {
+                self.with_fallback(fallback, [condition, x, usual])
             }
             Op::Reduce(op, a) => Value::Reduce(op, self.boxed(a)),
         }

@@ -296,7 +296,14 @@ impl Lowering<'_> {
             (false, DType::F64) => return Err(Unsupported::Type(to)),
             (false, it) if it.is_float() => {
                 let float = match from {
-                    DType::U32 => graph.unsigned_to_float(value),
+                    DType::U32 => {
+                        let value = if it == DType::Bf16 { graph.odd(value, from) } else { value };
+                        graph.unsigned_to_float(value)
+                    }
+                    DType::I32 | DType::I64 if it == DType::Bf16 => {
+                        let value = graph.odd(value, from);
+                        graph.unary(VectorUnary::IntToFloat, value)
+                    }
                     _ => graph.unary(VectorUnary::IntToFloat, value),
                 };
                 return self.cast(float, DType::F32, to);

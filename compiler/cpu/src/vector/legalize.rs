@@ -3,7 +3,7 @@
 
 use super::numbering::{Op, ValueGraph, ValueId};
 use super::{VectorBinary, VectorCompare, VectorUnary};
-use tvmtune_ir::dag::CompareOp;
+use tvmtune_ir::dag::{CompareOp, DType};
 
 impl ValueGraph {
     /// Expands `minNum` or `maxNum` of IEEE 754-2008: of a number and a NaN, the number.
@@ -183,6 +183,25 @@ impl ValueGraph {
         let scale = self.float(65536.0);
         let high = self.binary(VectorBinary::MulF, high, scale);
         self.binary(VectorBinary::AddF, high, low)
+    }
+
+    /// Rounds integers of more than 24 digits to odd multiples of 2^8, others not at all: converted to
+    /// `f32`, and then to a type of fewer than 16 digits, these are rounded once.
+    pub(super) fn odd(&mut self, x: ValueId, dtype: DType) -> ValueId {
+        let zero = self.int(0);
+        // A sum of 2^24 and what is between -2^24 and 2^24 has no higher digits than the 25th.
+        let (offset, digits) = if dtype == DType::U32 { (0, 24) } else { (1 << 24, 25) };
+        let offset = self.int(offset);
+        let shifted = self.binary(VectorBinary::AddI, x, offset);
+        let high = self.unary(VectorUnary::ShiftRight(digits), shifted);
+        let is_small = self.compare(VectorCompare::EqI, high, zero);
+        let (low, rest, unit) = (self.int(0xff), self.int(!0xff), self.int(1 << 8));
+        let low = self.binary(VectorBinary::And, x, low);
+        let is_multiple = self.compare(VectorCompare::EqI, low, zero);
+        let rest = self.binary(VectorBinary::And, x, rest);
+        let odd = self.binary(VectorBinary::Or, rest, unit);
+        let is_exact = self.binary(VectorBinary::Or, is_small, is_multiple);
+        self.select(is_exact, x, odd)
     }
 
     /// Converts `f32` to an integer clamped to `[low, high]`; NaN becomes 0.

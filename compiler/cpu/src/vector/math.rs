@@ -4,18 +4,19 @@
 //! |---|---|---|
 //! | `exp` | 2 ulp | also where the result is denormal |
 //! | `ln` | 2 ulp | |
-//! | `tanh` | 5 ulp | |
-//! | `erf` | 3e-7 absolute | |
-//! | `sin`, `cos` | 1e-7 absolute | for arguments up to 1e5 |
-//! | `pow` | 4 ulp | signs and infinities as in C |
+//! | `tanh` | 5 ulp | in [-1, 1], and 1 from 9 on |
+//! | `erf` | 5.5 ulp | in [-1, 1], and 1 from 4 on |
+//! | `sin`, `cos` | 2 ulp | in [`super::trig`] |
+//! | `pow` | 3 ulp | signs and infinities as in C |
 //!
-//! The tests measure these against double precision.
+//! These hold for all arguments; the tests measure them against double precision.
 //!
 //! # Source
 //!
-//! Range reduction of Cody and Waite (1980); minimax polynomials of `exp`, `ln`, `sin` and `cos`
-//! from Cephes (Moshier), rational functions of `tanh` and `erf` from Eigen. `pow` computes its
-//! logarithm in double-float arithmetic.
+//! Range reduction of Cody and Waite (1980); minimax polynomials of `exp` and `ln` from Cephes
+//! (Moshier). The rational functions of `tanh` and `erf` are minimax approximations of their relative
+//! error (Remez), whose rounded coefficients were searched for the least error of the results. `pow`
+//! computes its logarithm in double-float arithmetic.
 
 use super::numbering::{ValueGraph, ValueId};
 use super::{VectorBinary, VectorCompare, VectorUnary};
@@ -24,27 +25,33 @@ const LOG2_E: f32 = std::f32::consts::LOG2_E;
 /// `ln 2` as a sum: 15 bits, so that products with exponents are exact, and the remainder.
 const LN_2_HIGH: f32 = 0.693_359_4;
 const LN_2_LOW: f32 = -2.121_944_4e-4;
-const TWO_BY_ROOT_PI: f32 = std::f32::consts::FRAC_2_SQRT_PI;
 /// The bit pattern of 1, and the position of the exponent.
 const ONE: i32 = 0x3f80_0000;
 const EXPONENT: u8 = 23;
 
-/// `tanh x = x P(x^2) / Q(x^2)`, highest power first. Both are scaled to be 1 at 0: otherwise
-/// denormal arguments would lose their last bits.
-const TANH_P: [f64; 7] = [
-    -2.760_768_477_423_55e-16,
-    2.000_187_904_824_77e-13,
-    -8.604_671_522_137_35e-11,
-    5.122_297_090_371_14e-8,
-    1.485_722_357_179_79e-5,
-    6.372_619_288_754_36e-4,
-    4.893_524_558_917_86e-3,
+/// `tanh x = x P(x^2) / Q(x^2)` up to the limit, highest power first. Both are 1 at 0, so that
+/// denormal arguments keep their last bits.
+const TANH_LIMIT: f32 = 8.7;
+const TANH_P: [f32; 5] = [1.389_761_8e-8, 2.099_383_5e-5, 3.518_744e-3, 1.340_046_7e-1, 1.0];
+const TANH_Q: [f32; 5] = [7.996_525e-7, 3.323_647_8e-4, 2.596_489_5e-2, 4.673_378_5e-1, 1.0];
+
+/// `erf x = x P(x^2) / Q(x^2)` up to the limit, highest power first.
+const ERF_LIMIT: f32 = 3.86;
+const ERF_P: [f32; 5] = [
+    2.293_803_1e-4,
+    3.460_899_2e-3,
+    5.112_013_6e-2,
+    1.865_921_9e-1,
+    std::f32::consts::FRAC_2_SQRT_PI,
 ];
-const TANH_Q: [f64; 4] = [
-    1.198_258_394_667_02e-6,
-    1.185_347_056_866_54e-4,
-    2.268_434_632_439e-3,
-    4.893_525_185_543_85e-3,
+const ERF_Q: [f32; 7] = [
+    -1.160_672_4e-7,
+    2.341_754e-5,
+    1.028_732_7e-3,
+    1.417_876_7e-2,
+    1.115_398_7e-1,
+    4.986_956_7e-1,
+    1.0,
 ];
 
 impl ValueGraph {
@@ -60,17 +67,17 @@ impl ValueGraph {
         self.binary(VectorBinary::MulF, a, b)
     }
 
-    fn div(&mut self, a: ValueId, b: ValueId) -> ValueId {
+    pub(super) fn div(&mut self, a: ValueId, b: ValueId) -> ValueId {
         self.binary(VectorBinary::DivF, a, b)
     }
 
-    fn fma_by(&mut self, a: ValueId, b: f32, c: ValueId) -> ValueId {
+    pub(super) fn fma_by(&mut self, a: ValueId, b: f32, c: ValueId) -> ValueId {
         let b = self.float(b);
         self.fma(a, b, c)
     }
 
     /// Evaluates a polynomial by Horner's rule; coefficients are of descending powers.
-    fn polynomial(&mut self, x: ValueId, coefficients: &[f32]) -> ValueId {
+    pub(super) fn polynomial(&mut self, x: ValueId, coefficients: &[f32]) -> ValueId {
         let first = self.float(coefficients[0]);
         coefficients[1..].iter().fold(first, |sum, it| {
             let it = self.float(*it);
@@ -194,75 +201,26 @@ impl ValueGraph {
     }
 
     pub(super) fn tanh(&mut self, x: ValueId) -> ValueId {
-        // Beyond, the result rounds to 1.
-        let x = self.clamp(x, -7.905_311, 7.905_311);
-        let square = self.mul(x, x);
-        let p = self.polynomial(square, &TANH_P.map(|it| (it / TANH_Q[3]) as f32));
-        let p = self.mul(x, p);
-        let q = self.polynomial(square, &TANH_Q.map(|it| (it / TANH_Q[3]) as f32));
-        self.div(p, q)
+        self.sigmoid_like(x, TANH_LIMIT, &TANH_P, &TANH_Q)
     }
 
     pub(super) fn erf(&mut self, x: ValueId) -> ValueId {
-        // Beyond, the result rounds to 1.
-        let x = self.clamp(x, -3.743_921, 3.743_921);
+        self.sigmoid_like(x, ERF_LIMIT, &ERF_P, &ERF_Q)
+    }
+
+    /// Computes `x P(x^2) / Q(x^2)`, which rises from -1 to 1; beyond the limit it rounds to these.
+    ///
+    /// There the quotient is that of the limit, so that the result is a multiple of `x`; and it is
+    /// clamped, so it neither exceeds 1, as roundings would have it, nor stops below.
+    fn sigmoid_like(&mut self, x: ValueId, limit: f32, p: &[f32], q: &[f32]) -> ValueId {
         let square = self.mul(x, x);
-        let p = self.polynomial(
-            square,
-            &[2.290_506_5e-4, 3.408_291e-3, 5.095_57e-2, 1.852_083_2e-1, TWO_BY_ROOT_PI],
-        );
+        let limit = self.float(limit * limit);
+        let square = self.binary(VectorBinary::MinF, limit, square);
+        let p = self.polynomial(square, p);
         let p = self.mul(x, p);
-        let q = self.polynomial(
-            square,
-            &[
-                -1.179_160_3e-7,
-                2.354_796_6e-5,
-                1.017_962_6e-3,
-                1.407_047e-2,
-                1.109_850_5e-1,
-                4.974_692_5e-1,
-                1.0,
-            ],
-        );
-        self.div(p, q)
-    }
-
-    pub(super) fn sin(&mut self, x: ValueId) -> ValueId {
-        self.sin_shifted(x, 0)
-    }
-
-    pub(super) fn cos(&mut self, x: ValueId) -> ValueId {
-        self.sin_shifted(x, 1)
-    }
-
-    /// Computes `sin(x + quarter_turns * pi / 2)`.
-    fn sin_shifted(&mut self, x: ValueId, quarter_turns: i32) -> ValueId {
-        let by = self.float(std::f32::consts::FRAC_2_PI);
-        let n = self.mul(x, by);
-        let n = self.unary(VectorUnary::RoundF, n);
-        // pi / 2 as a sum of three floats.
-        let r = self.fma_by(n, -1.570_796_4, x);
-        let r = self.fma_by(n, 4.371_139e-8, r);
-        let r = self.fma_by(n, 1.715_124_4e-15, r);
-        let square = self.mul(r, r);
-        let p = self.polynomial(square, &[-1.951_529_6e-4, 8.332_161e-3, -1.666_665_5e-1]);
-        let cube = self.mul(square, r);
-        let sin = self.fma(p, cube, r);
-        let p = self.polynomial(square, &[2.443_315_7e-5, -1.388_731_6e-3, 4.166_664_6e-2]);
-        let (half, one) = (self.float(-0.5), self.float(1.0));
-        let p = self.fma(p, square, half);
-        let cos = self.fma(p, square, one);
-        let quarter = self.unary(VectorUnary::FloatToInt, n);
-        let quarter_turns = self.int(quarter_turns);
-        let quarter = self.binary(VectorBinary::AddI, quarter, quarter_turns);
-        let (bit, zero) = (self.int(1), self.int(0));
-        let odd = self.binary(VectorBinary::And, quarter, bit);
-        let is_even = self.compare(VectorCompare::EqI, odd, zero);
-        let value = self.select(is_even, sin, cos);
-        let two = self.int(2);
-        let back = self.binary(VectorBinary::And, quarter, two);
-        let sign = self.unary(VectorUnary::ShiftLeft(30), back);
-        self.binary(VectorBinary::Xor, value, sign)
+        let q = self.polynomial(square, q);
+        let y = self.div(p, q);
+        self.clamp(y, -1.0, 1.0)
     }
 
     pub(super) fn pow(&mut self, x: ValueId, y: ValueId) -> ValueId {
@@ -275,15 +233,17 @@ impl ValueGraph {
         let negative = self.sub(zero, product);
         let error = self.fma(y, high, negative);
         let error = self.fma(y, low, error);
-        let infinity = self.float(f32::INFINITY);
+        // Beyond, the result is 0 or infinite, and the error may be anything.
+        let limit = self.float(128.0);
         let product_size = self.binary(VectorBinary::And, product, magnitude);
-        let is_finite = self.compare(VectorCompare::LtF, product_size, infinity);
-        let error = self.select(is_finite, error, zero);
+        let is_small = self.compare(VectorCompare::LtF, product_size, limit);
+        let error = self.select(is_small, error, zero);
         let value = self.exp_sum(product, error);
         let value = self.pow_sign(x, y, value);
         let one = self.float(1.0);
         let is_one = self.compare(VectorCompare::EqF, x, one);
         let is_unit = self.compare(VectorCompare::EqF, size, one);
+        let infinity = self.float(f32::INFINITY);
         let y_size = self.binary(VectorBinary::And, y, magnitude);
         let is_endless = self.compare(VectorCompare::EqF, y_size, infinity);
         let unit = self.binary(VectorBinary::And, is_unit, is_endless);
@@ -294,31 +254,44 @@ impl ValueGraph {
     }
 
     /// Computes `ln x` as a double-float, for nonnegative `x`.
+    ///
+    /// With `s = f / (2 + f)` it is `e ln 2 + 2 s + s^3 P(s^2)`. The last term is below 1 % of the
+    /// others, and so are its rounding errors; `s` is a double-float.
     fn ln_pair(&mut self, x: ValueId) -> (ValueId, ValueId) {
         let (e, f) = self.frexp(x);
-        let square = self.mul(f, f);
-        let zero = self.float(0.0);
-        let negative = self.sub(zero, square);
-        let square_error = self.fma(f, f, negative);
-        let p = self.log1p_tail(f);
-        let cube = self.mul(square, f);
-        let tail = self.mul(p, cube);
-        let tail = self.fma_by(square_error, -0.5, tail);
+        let (s, double_low) = self.log_argument(f);
+        let square = self.mul(s, s);
+        let p = self.polynomial(square, &[0.233_316_14, 0.285_507_8, 0.400_001_23, 0.666_666_7]);
+        let tail = self.fma(s, p, double_low);
+        let tail = self.fma(square, tail, double_low);
         let tail = self.fma_by(e, LN_2_LOW, tail);
         let whole = self.float(LN_2_HIGH);
         let whole = self.mul(e, whole);
-        // Compensated sum of three numbers, largest first.
-        let (sum, lost) = self.two_sum(whole, f);
-        let half = self.float(-0.5);
-        let half_square = self.mul(square, half);
-        let (sum, lost_too) = self.two_sum(sum, half_square);
-        let lost = self.add(lost, lost_too);
+        let double = self.add(s, s);
+        let (sum, lost) = self.two_sum(whole, double);
         let low = self.add(lost, tail);
         let high = self.add(sum, low);
         let rounded = self.sub(high, sum);
         let low = self.sub(low, rounded);
         let high = self.ln_special(x, high);
         (high, low)
+    }
+
+    /// Computes `s = f / (2 + f)`, and twice its rounding error.
+    fn log_argument(&mut self, f: ValueId) -> (ValueId, ValueId) {
+        let one = self.float(1.0);
+        let mantissa = self.add(f, one);
+        let sum = self.add(mantissa, one);
+        let rounded = self.sub(sum, one);
+        let sum_low = self.sub(mantissa, rounded);
+        let s = self.div(f, sum);
+        let zero = self.float(0.0);
+        let negative = self.sub(zero, s);
+        let rest = self.fma(negative, sum, f);
+        let rest = self.fma(negative, sum_low, rest);
+        // 2 / (2 + f) is 1 - s.
+        let negative = self.sub(zero, rest);
+        (s, self.fma(negative, s, rest))
     }
 
     /// Computes `a + b` and its rounding error (Knuth's TwoSum).

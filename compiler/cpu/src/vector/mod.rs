@@ -31,6 +31,7 @@ mod allocate;
 mod build;
 mod cse;
 mod expr;
+mod fallback;
 mod legalize;
 mod math;
 mod lower;
@@ -45,6 +46,7 @@ mod interchange;
 mod table;
 pub(crate) mod transpose;
 mod tree;
+mod trig;
 pub mod verify;
 mod store;
 
@@ -331,6 +333,8 @@ pub enum Stmt {
     Loop { var: VarId, count: Count, body: Vec<Stmt> },
     /// `if value < bound { then } else { otherwise }`, the same for all lanes.
     If { value: Linear, bound: Linear, then: Vec<Stmt>, otherwise: Vec<Stmt> },
+    /// Runs the body if the condition, a truth value, holds in any lane; that is rare.
+    IfAny { condition: Value, then: Vec<Stmt> },
     /// `let var = value op by` for what follows in this block; `by >= 1`, `value >= 0`.
     Let { var: VarId, op: DivOp, value: Linear, by: Count },
     /// `reg = value` in the lanes of the mask; the others keep their values.
@@ -423,12 +427,13 @@ impl Value {
 }
 
 impl Stmt {
-    /// Returns the operands of an assignment or store, that of the mask last.
+    /// Returns the operands of an assignment, store or condition, that of the mask last.
     pub(crate) fn operands(&self) -> impl Iterator<Item = &Value> {
         let (value, mask) = match self {
             Stmt::Set { value, mask, .. } | Stmt::Store { value, mask, .. } => {
                 (Some(value), Mask::operand(mask))
             }
+            Stmt::IfAny { condition, .. } => (Some(condition), None),
             Stmt::Loop { .. } | Stmt::If { .. } | Stmt::Let { .. } | Stmt::Prefetch { .. } => {
                 (None, None)
             }

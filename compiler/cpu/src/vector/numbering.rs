@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 
+use super::fallback::Fallback;
 use super::ops::{self, FALSE, TRUE};
 use super::{
     Address, Count, EntryId, LaneStride, Linear, Reg, Storage, VectorBinary, VectorCompare,
@@ -45,12 +46,22 @@ pub(super) enum Op {
     Reg(Reg, u32),
     Load(MemRef, LaneStride),
     Gather(MemRef, ValueId),
-    Index { base: u32, step: i32 },
+    Index {
+        base: u32,
+        step: i32,
+    },
     Unary(VectorUnary, ValueId),
     Binary(VectorBinary, ValueId, ValueId),
     Fma(ValueId, ValueId, ValueId),
     Compare(VectorCompare, ValueId, ValueId),
     Select(ValueId, ValueId, ValueId),
+    /// Where the condition holds the fallback of `x`, else the usual value; see [`super::fallback`].
+    Fallback {
+        fallback: Fallback,
+        condition: ValueId,
+        x: ValueId,
+        usual: ValueId,
+    },
     Reduce(VectorBinary, ValueId),
 }
 
@@ -113,7 +124,9 @@ impl Op {
             Op::Gather(place, index) => (Some(*index), masked(place), None),
             Op::Unary(_, a) | Op::Reduce(_, a) => (Some(*a), None, None),
             Op::Binary(_, a, b) | Op::Compare(_, a, b) => (Some(*a), Some(*b), None),
-            Op::Fma(a, b, c) | Op::Select(a, b, c) => (Some(*a), Some(*b), Some(*c)),
+            Op::Fma(a, b, c)
+            | Op::Select(a, b, c)
+            | Op::Fallback { condition: a, x: b, usual: c, .. } => (Some(*a), Some(*b), Some(*c)),
         };
         [a, b, c].into_iter().flatten()
     }

@@ -68,6 +68,10 @@ fn block(f: &mut fmt::Formatter<'_>, stmts: &[Stmt], depth: usize) -> fmt::Resul
                     block(f, otherwise, depth + 1)?;
                 }
             }
+            Stmt::IfAny { condition, then } => {
+                writeln!(f, "if any {condition}")?;
+                block(f, then, depth + 1)?;
+            }
             Stmt::Let { var, op, value, by } => {
                 let op = if *op == DivOp::Div { "/" } else { "%" };
                 writeln!(f, "v{} = ({value}) {op} {by}", var.0)?;

@@ -29,7 +29,9 @@ fn check_block(stmts: &[Stmt], defined: &mut BTreeSet<Reg>, undefined_reads: &mu
                 defined.insert(*reg);
             }
             // A loop may run zero times.
-            Stmt::Loop { body, .. } => check_block(body, &mut defined.clone(), undefined_reads),
+            Stmt::Loop { body, .. } | Stmt::IfAny { then: body, .. } => {
+                check_block(body, &mut defined.clone(), undefined_reads);
+            }
             Stmt::If { then, otherwise, .. } => {
                 let (mut a, mut b) = (defined.clone(), defined.clone());
                 check_block(then, &mut a, undefined_reads);

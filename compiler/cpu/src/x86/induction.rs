@@ -283,6 +283,10 @@ impl Planner<'_> {
                     self.block(then);
                     self.block(otherwise);
                 }
+                Stmt::IfAny { condition, then } => {
+                    self.value(condition);
+                    self.block(then);
+                }
                 Stmt::Let { var, value, .. } => {
                     self.linear(value);
                     self.enter(*var);

@@ -187,6 +187,8 @@ pub(super) enum Inst {
     LoopEnd { counter: VirtReg },
     /// Begins the branch taken if `value + plus < bound`.
     IfBegin { value: IntOperand, plus: i64, bound: IntOperand },
+    /// Begins the branch taken if a truth value holds in any lane, which is rare.
+    IfAnyBegin { mask: VirtReg },
     /// Begins the other branch.
     Else,
     /// Ends a branch.
@@ -282,6 +284,7 @@ impl Inst {
                 by.for_each_use(visit);
             }
             Inst::LoopBegin { counter, .. } | Inst::LoopEnd { counter } => visit(*counter),
+            Inst::IfAnyBegin { mask } => visit(*mask),
             Inst::IfBegin { value, bound, .. } => {
                 value.for_each_use(visit);
                 bound.for_each_use(visit);
@@ -317,6 +320,7 @@ impl Inst {
             | Inst::Prefetch { .. }
             | Inst::LoopBegin { .. }
             | Inst::IfBegin { .. }
+            | Inst::IfAnyBegin { .. }
             | Inst::Else
             | Inst::IfEnd => None,
         }

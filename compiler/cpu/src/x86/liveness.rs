@@ -30,12 +30,15 @@ pub(super) struct LiveInterval {
     /// The last program point at which the location is used.
     pub end: u32,
     /// Spill weight: uses and definitions, each times [`ESTIMATED_TRIP_COUNT`] to the power of its
-    /// loop depth.
+    /// loop depth; those in rare branches count less.
     pub weight: f32,
 }
 
 /// Iterations that a loop is assumed to have.
 const ESTIMATED_TRIP_COUNT: f32 = 8.0;
+
+/// How often a rare branch is assumed to be taken.
+const ESTIMATED_SHARE_OF_RARE: f32 = 1.0 / 64.0;
 
 /// Uses and definitions of global registers in a loop or branch.
 #[derive(Default)]
@@ -118,6 +121,7 @@ fn is_global(code: &MachineFunction) -> Vec<bool> {
         if let Inst::LoopBegin { .. }
         | Inst::LoopEnd { .. }
         | Inst::IfBegin { .. }
+        | Inst::IfAnyBegin { .. }
         | Inst::Else
         | Inst::IfEnd = inst
         {
@@ -137,7 +141,7 @@ impl RegionScan<'_> {
             }
             match inst {
                 Inst::LoopBegin { .. } => self.enter(at, true),
-                Inst::IfBegin { .. } => self.enter(at, false),
+                Inst::IfBegin { .. } | Inst::IfAnyBegin { .. } => self.enter(at, false),
                 Inst::Else => self.enter_else(at),
                 Inst::IfEnd => self.close_branch(at),
                 Inst::LoopEnd { .. } => self.close_loop(at),
@@ -265,13 +269,21 @@ impl IntervalBuilder {
                     weight *= ESTIMATED_TRIP_COUNT;
                     self.enter_loop(at, is_executed(&insts[starts[&at]]));
                 }
-                Inst::IfEnd => self.enter_branch(at),
+                Inst::IfEnd => {
+                    if is_rare(&insts[starts[&at]]) {
+                        weight *= ESTIMATED_SHARE_OF_RARE;
+                    }
+                    self.enter_branch(at);
+                }
                 Inst::Else => self.keep_in_first_side(at),
                 Inst::LoopBegin { .. } => {
                     weight /= ESTIMATED_TRIP_COUNT;
                     self.leave();
                 }
-                Inst::IfBegin { .. } => {
+                Inst::IfBegin { .. } | Inst::IfAnyBegin { .. } => {
+                    if is_rare(inst) {
+                        weight /= ESTIMATED_SHARE_OF_RARE;
+                    }
                     self.leave();
                     let region = self.regions.remove(&starts[&at]).unwrap_or_default();
                     region.written_on_both.into_iter().for_each(|it| self.close(it, now));
@@ -357,18 +369,26 @@ impl IntervalBuilder {
     }
 }
 
-/// Maps each end of a loop to its begin, and each begin of a branch to its end.
+/// Returns whether a branch is rarely taken.
+fn is_rare(begin: &Inst) -> bool {
+    matches!(begin, Inst::IfAnyBegin { .. })
+}
+
+/// Maps each end of a loop or branch to its begin, and each begin of a branch to its end.
 fn matching_ends(insts: &[Inst]) -> BTreeMap<usize, usize> {
     let mut open = Vec::new();
     let mut result = BTreeMap::new();
     for (at, inst) in insts.iter().enumerate() {
         match inst {
-            Inst::LoopBegin { .. } | Inst::IfBegin { .. } => open.push(at),
+            Inst::LoopBegin { .. } | Inst::IfBegin { .. } | Inst::IfAnyBegin { .. } => {
+                open.push(at);
+            }
             Inst::LoopEnd { .. } => {
                 result.insert(at, open.pop().expect("regions nest"));
             }
             Inst::IfEnd => {
-                result.insert(open.pop().expect("regions nest"), at);
+                let begin = open.pop().expect("regions nest");
+                result.extend([(begin, at), (at, begin)]);
             }
             _ => {}
         }

@@ -173,3 +173,5 @@ pub(super) const KMOVW_FROM_GPR: Opcode = rvm(NONE, 1, 0x92).vex();
 pub(super) const KANDW: Opcode = rvm(NONE, 1, 0x41).vex();
 pub(super) const KORW: Opcode = rvm(NONE, 1, 0x45).vex();
 pub(super) const KXORW: Opcode = rvm(NONE, 1, 0x47).vex();
+/// Sets the zero flag if no bit of either is set; `vvvv` is unused.
+pub(super) const KORTESTW: Opcode = rvm(NONE, 1, 0x98).vex();

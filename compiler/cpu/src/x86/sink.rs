@@ -81,7 +81,7 @@ fn places(body: &[Inst], first: usize) -> Vec<Place> {
         match inst {
             Inst::LoopBegin { .. } => n_loops += 1,
             Inst::LoopEnd { .. } => n_loops -= 1,
-            Inst::IfBegin { .. } => {
+            Inst::IfBegin { .. } | Inst::IfAnyBegin { .. } => {
                 n_branches += 1;
                 if (n_loops, n_branches) == (1, 1) {
                     place = Place::Side(at);

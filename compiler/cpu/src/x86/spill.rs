@@ -147,6 +147,10 @@ impl SpillRewriter<'_> {
                 }
                 None
             }
+            Inst::IfAnyBegin { mask } => {
+                self.reload(mask, now);
+                None
+            }
             _ => None,
         }
     }

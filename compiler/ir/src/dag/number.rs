@@ -249,6 +249,37 @@ mod tests {
     }
 
     #[test]
+    fn small_floats_are_rounded_once_by_all_digits() {
+        // Just above a tie, below one, and ties.
+        let tie = 1.0 + 2_f64.powi(-11);
+        for (x, want) in [
+            (tie, 1.0),
+            (tie + 2_f64.powi(-23), 1.0 + 2_f64.powi(-10)),
+            (tie + 2_f64.powi(-50), 1.0 + 2_f64.powi(-10)),
+            (tie - 2_f64.powi(-50), 1.0),
+            (3.0 * tie - 2.0, 1.0 + 2_f64.powi(-9)),
+            (-tie - 2_f64.powi(-40), -1.0 - 2_f64.powi(-10)),
+            (2_f64.powi(-25), 0.0),
+            (2_f64.powi(-25) * (1.0 + 1e-15), 2_f64.powi(-24)),
+            (65_519.999_999, 65_504.0),
+            (65_520.0, f64::INFINITY),
+            (1e-60, 0.0),
+        ] {
+            assert_eq!(round(x, DType::F16), want, "{x:e}");
+        }
+        let tie = 1.0 + 2_f64.powi(-8);
+        assert_eq!(round(tie, DType::Bf16), 1.0);
+        assert_eq!(round(tie + 2_f64.powi(-45), DType::Bf16), 1.0 + 2_f64.powi(-7));
+        assert_eq!(round(1e300, DType::Bf16), f64::INFINITY);
+        assert!(round(f64::NAN, DType::F16).is_nan());
+        assert_eq!(round(-0.0, DType::F16).to_bits(), (-0.0_f64).to_bits());
+        for bits in 0..=u16::MAX {
+            let x = F16::from_bits(bits).to_f64();
+            assert!(round(x, DType::F16) == x || x.is_nan());
+        }
+    }
+
+    #[test]
     fn arithmetic_in_f32_is_that_of_the_machine() {
         let values = [0.1f32, -3.7, 1e-38, 1e38, 7.0, 1.0 / 3.0];
         for (a, b) in values.iter().flat_map(|a| values.iter().map(move |b| (*a, *b))) {

@@ -307,15 +307,18 @@ fn expand_float(function: Function, x: Expr, dtype: DType) -> (Expr, usize) {
             let tanh = mul(c(root), inner).unary(UnaryOp::Tanh);
             (mul(mul(c(0.5), x), add(c(1.0), tanh)), 5)
         }
-        // The fraction of the magnitude is exact, so it decides, and the sign comes last.
+        // The fraction of the magnitude is exact, so it decides, and the sign comes last. Zeros and
+        // NaNs are neither negative nor positive.
         Function::Round => {
             let magnitude = x.clone().unary(UnaryOp::Abs);
             let whole = magnitude.clone().unary(UnaryOp::Floor);
             let fraction = magnitude.binary(BinaryOp::Sub, whole.clone());
             let rounds_up = fraction.compare(CompareOp::Ge, c(0.5));
             let rounded = rounds_up.select(add(whole.clone(), c(1.0)), whole);
-            let is_negative = x.compare(CompareOp::Lt, c(0.0));
-            (is_negative.select(rounded.clone().unary(UnaryOp::Neg), rounded), 9)
+            let is_negative = x.clone().compare(CompareOp::Lt, c(0.0));
+            let is_positive = x.clone().compare(CompareOp::Gt, c(0.0));
+            let rest = is_positive.select(rounded.clone(), x);
+            (is_negative.select(rounded.unary(UnaryOp::Neg), rest), 11)
         }
         Function::Abs
         | Function::Binary(_)

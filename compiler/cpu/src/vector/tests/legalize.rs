@@ -3,7 +3,9 @@
 use tvmtune_ir::half::{Bf16, F16};
 
 use super::{Function, evaluate};
-use crate::vector::VectorBinary;
+use crate::vector::{VectorBinary, VectorUnary};
+use tvmtune_ir::dag::DType;
+use tvmtune_ir::dag::number::round;
 
 fn pairs<T: Copy>(values: &[T]) -> Vec<(T, T)> {
     values.iter().flat_map(|a| values.iter().map(move |b| (*a, *b))).collect()
@@ -118,4 +120,26 @@ fn tf32_rounds_to_nearest_even() {
 fn half_precision_rounds_to_nearest_even() {
     check_float(&|graph, x, _| graph.round_to_f16(x), &|x| F16::from_f32(x).to_f32().to_bits());
     check_float(&|graph, x, _| graph.round_to_bf16(x), &|x| Bf16::from_f32(x).to_f32().to_bits());
+}
+
+#[test]
+fn integers_become_small_floats_by_one_rounding() {
+    let edges = (0..32).flat_map(|bit| (0..32).map(move |low| (1_u32 << bit) | (1 << low)));
+    let near = edges.flat_map(|it| [it, it.wrapping_add(1), it.wrapping_sub(1)]);
+    let near: Vec<u32> = near.flat_map(|it| [it, it.wrapping_neg()]).collect();
+    let more = (0..20_000_u32).map(|n| n.wrapping_mul(0x9e37_79b9));
+    let points: Vec<(u32, u32)> = near.into_iter().chain(more).map(|it| (it, 0)).collect();
+    let right = |x: f64| (round(x, DType::Bf16) as f32).to_bits();
+    let signed: Function<'_> = &|graph, x, _| {
+        let odd = graph.odd(x, DType::I32);
+        let float = graph.unary(VectorUnary::IntToFloat, odd);
+        graph.round_to_bf16(float)
+    };
+    check(signed, &points, &|x, _| right(x.cast_signed().into()));
+    let unsigned: Function<'_> = &|graph, x, _| {
+        let odd = graph.odd(x, DType::U32);
+        let float = graph.unsigned_to_float(odd);
+        graph.round_to_bf16(float)
+    };
+    check(unsigned, &points, &|x, _| right(x.into()));
 }

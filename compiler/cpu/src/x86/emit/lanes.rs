@@ -1,11 +1,23 @@
-//! Emission of scalarized gathers and scatters.
+//! Emission of scalarized gathers and scatters, and of branches on lanes.
 
-use super::super::encode::{Alu, Condition, Mem, RAX, RDX, RSP, Rm, Width};
-use super::super::inst::{IntOperand, LaneCopy, LaneMask, RegClass};
+use super::super::encode::{Alu, Condition, Label, Mem, RAX, RDX, RSP, Rm, Width};
+use super::super::inst::{IntOperand, LaneCopy, LaneMask, RegClass, VirtReg};
 use super::super::opcode;
 use super::Emitter;
 
 impl Emitter<'_> {
+    /// Jumps if a truth value holds in no lane.
+    pub(super) fn branch_unless_any(&mut self, mask: VirtReg, to: Label) {
+        let reg = self.any_register(mask, 7);
+        if self.code.classes[mask.0 as usize] == RegClass::Mask {
+            self.plain(opcode::KORTESTW, Width::W128, reg, 0, Rm::Reg(reg));
+        } else {
+            self.plain(opcode::MOVMSKPS, Width::W256, RAX.0, 0, Rm::Reg(reg));
+            self.asm.test(RAX);
+        }
+        self.asm.jump_if(Condition::Equal, to);
+    }
+
     pub(super) fn lane_copy(&mut self, it: &LaneCopy) {
         let packed = self.slot(it.packed);
         let bits = self.slot(it.bits);

@@ -194,6 +194,11 @@ impl Emitter<'_> {
                 self.branch_unless_less(*value, *plus, *bound, open.label);
                 self.open.push(open);
             }
+            Inst::IfAnyBegin { mask } => {
+                let open = OpenLabels { label: self.asm.label(), end: self.asm.label() };
+                self.branch_unless_any(*mask, open.label);
+                self.open.push(open);
+            }
             Inst::Else => {
                 let open = self.open.last().expect("branches nest");
                 if !matches!(self.code.insts[at + 1], Inst::IfEnd) {

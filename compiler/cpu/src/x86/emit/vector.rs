@@ -24,9 +24,9 @@ impl Emitter<'_> {
 
     fn encode(&mut self, op: Opcode, width: Width, fields: Fields) {
         if op.vex_only {
-            // Moves of masks take the length 0, logic of masks the length 1.
-            let moves = (0x90..0x94).contains(&op.byte);
-            self.asm.vex(op, if moves { Width::W128 } else { Width::W256 }, fields);
+            // Moves and tests of masks take the length 0, logic of masks the length 1.
+            let is_short = (0x90..0x99).contains(&op.byte);
+            self.asm.vex(op, if is_short { Width::W128 } else { Width::W256 }, fields);
         } else if self.isa == Isa::Avx512 {
             self.asm.evex(op, width, fields);
         } else {

@@ -219,6 +219,7 @@ impl Selector<'_> {
             Stmt::If { value, bound, then, otherwise } => {
                 self.branch(value, bound, then, otherwise);
             }
+            Stmt::IfAny { condition, then } => self.branch_if_any(condition, then),
             Stmt::Let { var, op, value, by } => self.define(*var, *op, value, *by),
             Stmt::Set { reg, value, mask } => self.set(*reg, value, mask.as_ref()),
             Stmt::Store { address, lanes, storage, value, mask } => {
@@ -265,6 +266,15 @@ impl Selector<'_> {
         self.block(then);
         self.push(Inst::Else);
         self.block(otherwise);
+        self.push(Inst::IfEnd);
+    }
+
+    fn branch_if_any(&mut self, condition: &Value, then: &[Stmt]) {
+        let mask =
+            if self.is_avx512() { self.condition(condition) } else { self.vector(condition) };
+        self.push(Inst::IfAnyBegin { mask });
+        self.block(then);
+        self.push(Inst::Else);
         self.push(Inst::IfEnd);
     }
 
