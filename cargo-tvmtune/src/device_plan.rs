@@ -14,8 +14,8 @@ use tvmtune_plan::device;
 use tvmtune_plan::record::{Bucket, Effort, SearchLimits};
 use tvmtune_schedule::Instruction;
 
-use crate::output::eprintln;
 use crate::cli::{Device, Selection};
+use crate::output::eprintln;
 use crate::records::{self, PackageRecords};
 use crate::{Exit, workspace};
 

@@ -17,8 +17,8 @@ use tvmtune_plan::database::{CacheUse, Database, Lookup};
 use tvmtune_plan::device;
 use tvmtune_plan::record::SearchLimits;
 
-use crate::output::eprintln;
 use crate::cli::Device;
+use crate::output::eprintln;
 
 /// The records of each kernel of a package, in its order.
 pub(crate) struct PackageRecords<'a> {

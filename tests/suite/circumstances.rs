@@ -4,16 +4,17 @@
 use std::fs;
 use std::path::Path;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tvmtune_plan::database::Cache;
 use tvmtune_plan::device;
 use tvmtune_tests::sandbox::{SOURCE, Sandbox, said};
 use tvmtune_tuner::measure::Exclusive;
-use tvmtune_tuner::tune::{Event, ProgressFile};
+use tvmtune_tuner::tune::{Event, Phase, Progress, ProgressFile, running};
 
 use crate::cargo::{cargo, command};
 use crate::expansions::recorded;
+use crate::locks::until;
 
 const SCRIPT: &str = env!("CARGO_BIN_EXE_script");
 
@@ -155,23 +156,31 @@ fn a_folder_of_records_that_is_a_file_is_named_and_nothing_else_is_lost() {
 }
 
 #[test]
-fn waiting_for_another_build_is_said_and_is_no_part_of_the_budget() {
+fn waiting_for_another_build_is_said_and_counts() {
     let Some(target) = device::detect() else { return };
     let sandbox = Sandbox::new("sandbox", SOURCE);
     let cache = Cache::new(&sandbox.cache());
     let lock = Exclusive::acquire(&cache, &target.key(), Duration::ZERO).unwrap();
     let mut other = ProgressFile::new(&cache, "other_model", Duration::from_secs(60));
     other.on_event(&Event::Started { n_tasks: 1 });
-    // Longer than the budget.
+    let budget = Duration::from_secs(8);
     let holder = thread::spawn(move || {
-        thread::sleep(Duration::from_secs(4));
+        let has_waited = || {
+            let waits = |it: &Progress| it.phase == Phase::Waiting && it.elapsed().as_secs() >= 2;
+            running(&cache).iter().any(waits)
+        };
+        until(has_waited, "the build waits");
         drop((lock, other));
     });
-    let variables = [("TVMTUNE", "tune"), ("TVMTUNE_BUDGET", "2s")];
+    let start = Instant::now();
+    let variables = [("TVMTUNE", "tune"), ("TVMTUNE_BUDGET", "8s")];
     let output = sandbox.build(SCRIPT, "out", &variables);
+    let took = start.elapsed();
     holder.join().unwrap();
     assert_eq!((output.code, sandbox.records().len()), (Some(0), 1), "{output:?}");
     let warnings = output.directives("warning");
     let waited = |it: &&&str| it.starts_with("tvmtune: waited ") && it.contains("`other_model`");
     assert_eq!(warnings.iter().filter(waited).count(), 1, "{output:?}");
+    // The search of two small kernels has eight seconds less those of waiting.
+    assert!(took < 2 * budget, "{took:?}");
 }

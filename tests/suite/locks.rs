@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use tvmtune_ir::poly::Interval;
 use tvmtune_plan::database::{Cache, Database, Files};
 use tvmtune_plan::device;
 use tvmtune_plan::record::Record;
@@ -20,6 +19,9 @@ const HELPER: &str = env!("CARGO_BIN_EXE_helper");
 
 /// The time in which a process on a busy machine starts and ends, beside what it does.
 const SLACK: Duration = Duration::from_secs(15);
+
+/// The time between two looks at something that others do.
+pub(crate) const PAUSE: Duration = Duration::from_millis(10);
 
 /// Another process that holds a lock until this is dropped.
 pub(crate) struct Holder(Child);
@@ -62,7 +64,7 @@ pub(crate) fn until(mut is_so: impl FnMut() -> bool, what: &str) {
     let start = Instant::now();
     while !is_so() {
         assert!(start.elapsed() < Duration::from_secs(120), "never: {what}");
-        std::thread::yield_now();
+        std::thread::sleep(PAUSE);
     }
 }
 
@@ -153,7 +155,7 @@ fn a_folder_that_another_process_has_locked_is_not_written() {
     while start.elapsed() < Duration::from_millis(500) {
         assert_eq!(files(&into), [PathBuf::new(); 0]);
         assert!(merge.try_wait().unwrap().is_none(), "it waits");
-        std::thread::yield_now();
+        std::thread::sleep(PAUSE);
     }
     drop(holder);
     assert!(merge.wait().unwrap().success());
@@ -220,11 +222,8 @@ fn plans_that_another_process_works_on_do_not_stop_a_build() {
     let start = Instant::now();
     let output = sandbox.build(SCRIPT, "out", &variables);
     assert!(start.elapsed() < SLACK + Duration::from_secs(11), "{:?}", start.elapsed());
-    assert!(output.err.contains(&holder.name()), "{output:?}");
+    let warnings = output.directives("warning");
+    assert!(output.code == Some(0) && warnings.len() == 1, "{output:?}");
+    assert!(warnings[0].contains(&holder.name()), "{output:?}");
     assert_eq!(sandbox.plans("out").len(), 1);
-}
-
-#[test]
-fn a_bucket_is_one_of_the_sample() {
-    assert_eq!(sample_record(0).buckets[0].dims, [Interval::point(1)]);
 }

@@ -13,7 +13,7 @@ use tvmtune_tests::{sample_record, skip};
 use tvmtune_tuner::tune::running;
 
 use crate::cargo::command;
-use crate::locks::until;
+use crate::locks::{PAUSE, until};
 
 const TVMTUNE: &str = env!("CARGO_BIN_EXE_tvmtune");
 const SCRIPT: &str = env!("CARGO_BIN_EXE_script");
@@ -29,7 +29,7 @@ pub fn product(x: Tensor<f32, M, K>, w: Weight<f32, N, K>) -> Tensor<f32, M, N> 
 }
 ";
 
-/// The state and the parent of a process; `None` once it has ended.
+/// The parent of a process; `None` once it has ended.
 fn process(process: u32) -> Option<u32> {
     let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
     let words: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
@@ -43,8 +43,8 @@ fn descendants(of: u32) -> Vec<u32> {
     let mut found = vec![of];
     let mut next = 0;
     while next < found.len() {
-        let children = all.iter().filter(|it| process(**it) == Some(found[next]));
-        found.extend(children.copied().collect::<Vec<_>>());
+        let parent = found[next];
+        found.extend(all.iter().filter(|it| process(**it) == Some(parent)));
         next += 1;
     }
     found.remove(0);
@@ -61,7 +61,7 @@ fn measuring(sandbox: &Sandbox) -> u32 {
     let start = Instant::now();
     while !look() {
         assert!(start.elapsed() < Duration::from_secs(900), "nothing is tuned");
-        std::thread::yield_now();
+        std::thread::sleep(PAUSE);
     }
     seen.unwrap()
 }
@@ -152,9 +152,10 @@ fn what_was_interrupted_can_be_read_and_done_again() {
         command.args(&folders).arg("--into").arg(&into);
         command
     };
-    for n in 0..8 {
-        signalled(merge(), "-INT", || until(|| files(&into).len() > n % 2, "it writes"));
-        let records = files(&into).into_iter().filter(|it| it.extension().is_some_and(|it| it == "toml"));
+    for _ in 0..8 {
+        signalled(merge(), "-INT", || until(|| !files(&into).is_empty(), "it writes"));
+        let records =
+            files(&into).into_iter().filter(|it| it.extension().is_some_and(|it| it == "toml"));
         for path in records {
             Record::from_toml(&fs::read_to_string(path).unwrap()).unwrap();
         }
@@ -229,7 +230,7 @@ fn a_disk_that_is_full_or_read_only_is_named_and_costs_no_record() {
     for (options, prepare) in [("size=256k", fill), ("size=256k,ro", "")] {
         let (start, script) = (Instant::now(), format!("{prepare} {tune}"));
         let Some(said) = on_small_disk(&sandbox, &sandbox.cache(), options, &script) else {
-            return skip::skip("no disk can be mounted");
+            return skip::report("no disk can be mounted");
         };
         let says = said.err.contains("no result can be kept") && said.err.contains("os error");
         assert!(said.code == Some(2) && says, "{said:?}");

@@ -11,7 +11,7 @@
 use std::io::Write;
 use std::time::Duration;
 
-use tvmtune_plan::database::Lock;
+use tvmtune_plan::database::{DatabaseError, Lock};
 use tvmtune_plan::handoff::{Answer, Handoff, ROLE, ROLE_EXPAND, Request};
 use tvmtune_plan::request;
 
@@ -45,7 +45,14 @@ fn answer(request: &Request) -> Result<Answer, Box<dyn std::error::Error>> {
     let script = Script::resume(&request.plans, &handoff).ok_or("no cargo started this")?;
     // Who holds the lock tunes the same package, within the same budget.
     let patience = run::session_limit(&script).saturating_add(END_OF_SESSION);
-    let _lock = Lock::acquire(&request.plans.join(LOCK), patience, &mut |_| ())?;
+    let _lock = match Lock::acquire(&request.plans.join(LOCK), patience, &mut |_| ()) {
+        Ok(lock) => lock,
+        Err(busy @ DatabaseError::Busy { .. }) if request.op.is_none() => {
+            let line = format!("tvmtune: {busy}; this build goes on with what was planned before");
+            return Ok(Answer { lines: vec![line] });
+        }
+        Err(error) => return Err(error.into()),
+    };
     // Another process may have written it anew.
     let handoff = Handoff::read(&request.plans).ok_or(none)?;
     let lines = match &request.op {

@@ -6,8 +6,8 @@ use tvmtune_plan::database::{CacheUse, Database, Files, StoreKind};
 use tvmtune_plan::printable::shown;
 use tvmtune_plan::read::{self, limit};
 
-use crate::output::{eprintln, println};
 use crate::cli::Accept;
+use crate::output::{eprintln, println};
 use crate::records::PackageRecords;
 use crate::render::count;
 use crate::{Exit, workspace};

@@ -14,10 +14,10 @@ use tvmtune_tuner::measure::{Exclusive, WorkerCommand};
 use tvmtune_tuner::outcome::{Outcome, Timing};
 use tvmtune_tuner::tune::{self, Bucket, Workload};
 
-use crate::output::{eprintln, print, println};
 use crate::Exit;
 use crate::cli::{Bench, Operands};
 use crate::device_plan::{self, LOCK_LIMIT, PlannedVariant, for_each_device, runnable};
+use crate::output::{eprintln, print, println};
 use crate::records;
 use crate::render::{Table, latency};
 

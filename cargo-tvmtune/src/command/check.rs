@@ -9,8 +9,8 @@ use tvmtune_build::report::TuningStatus;
 use tvmtune_ir::target::{GpuTarget, Isa, Platform};
 use tvmtune_plan::database::{CacheUse, Files, Lookup, StoreKind};
 
-use crate::output::println;
 use crate::cli::Check;
+use crate::output::println;
 use crate::records::{self, PackageRecords};
 use crate::render::count;
 use crate::{Exit, workspace};

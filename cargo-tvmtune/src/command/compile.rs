@@ -19,8 +19,8 @@ use tvmtune_tuner::parallel::on_all_cores;
 use tvmtune_tuner::random::Random;
 use tvmtune_tuner::space::Space;
 
-use crate::output::{eprintln, print, println};
 use crate::cli::Compile;
+use crate::output::{eprintln, print, println};
 use crate::render::{Table, count, latency};
 use crate::{Exit, records, workspace};
 

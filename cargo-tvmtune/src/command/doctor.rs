@@ -11,8 +11,8 @@ use tvmtune_plan::device;
 use tvmtune_plan::record::Peaks;
 use tvmtune_tuner::compile::Nvrtc;
 
-use crate::output::println;
 use crate::Exit;
+use crate::output::println;
 
 pub(crate) fn run() -> Result<Exit> {
     let version = env!("CARGO_PKG_VERSION");

@@ -16,8 +16,8 @@ use tvmtune_plan::database::{
 use tvmtune_plan::printable::shown;
 use tvmtune_tuner::measure::KeptCode;
 
-use crate::output::println;
 use crate::cli::Gc;
+use crate::output::println;
 use crate::render::count;
 use crate::{Exit, workspace};
 

@@ -7,9 +7,9 @@ use anyhow::{Result, bail};
 use tvmtune_plan::database::{Cache, Database, Files, Store, StoreKind};
 use tvmtune_plan::printable::shown;
 
-use crate::output::{eprintln, println};
 use crate::Exit;
 use crate::cli::Merge;
+use crate::output::{eprintln, println};
 use crate::render::count;
 
 pub(crate) fn run(arguments: &Merge) -> Result<Exit> {

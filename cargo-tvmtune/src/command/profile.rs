@@ -5,9 +5,9 @@ use std::fs;
 use anyhow::{Context, Result, anyhow};
 use serde::Serialize;
 
-use crate::output::{print, println};
 use crate::Exit;
 use crate::cli::Profile as Arguments;
+use crate::output::{print, println};
 use crate::profile::read::Profile;
 use crate::profile::roofline::Roofline;
 use crate::profile::rows::{Row, rows};

@@ -11,9 +11,9 @@ use tvmtune_plan::record::{Bucket, End, Entry, GENERATOR, Record, Source, Tier, 
 use tvmtune_tuner::compile::{self, Nvrtc};
 use tvmtune_tuner::parallel::on_all_cores;
 
-use crate::output::{eprintln, println};
 use super::compile::{Compiled, choose};
 use crate::cli::Compile;
+use crate::output::{eprintln, println};
 use crate::records::{self, PackageRecords};
 use crate::render::count;
 use crate::{Exit, workspace};

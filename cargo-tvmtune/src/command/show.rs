@@ -10,8 +10,8 @@ use tvmtune_plan::device;
 use tvmtune_plan::record::SearchLimits;
 use tvmtune_schedule::Schedule;
 
-use crate::output::{print, println};
 use crate::cli::{Selection, Show};
+use crate::output::{print, println};
 use crate::records::{self, PackageRecords};
 use crate::render::{Table, count, latency, took};
 use crate::{Exit, workspace};

@@ -9,10 +9,10 @@ use tvmtune_ir::target::CpuTarget;
 use tvmtune_plan::device;
 use tvmtune_tuner::tune::Event;
 
-use crate::output::{eprintln, println};
 use crate::Exit;
 use crate::cli::Study as Arguments;
 use crate::device_plan::LOCK_LIMIT;
+use crate::output::{eprintln, println};
 use crate::progress::Progress;
 use crate::render::{count, took};
 use crate::study::{self, Cells, Key, Machine, Network, Study};

@@ -15,10 +15,10 @@ use tvmtune_plan::device;
 use tvmtune_plan::record::SearchLimits;
 use tvmtune_tuner::tune::{Reuse, Summary, TimeSpent};
 
-use crate::output::{eprintln, print, println};
 use crate::Exit;
 use crate::cli::Tune;
 use crate::device_plan::{self, for_each_device, runnable};
+use crate::output::{eprintln, print, println};
 use crate::progress::Progress;
 use crate::records::{self, PackageRecords};
 use crate::render::{Table, count, latency, took};

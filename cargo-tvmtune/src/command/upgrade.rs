@@ -21,10 +21,10 @@ use tvmtune_plan::printable::shown;
 use tvmtune_plan::record::{Entry, Source};
 use tvmtune_tuner::tune::{Reuse, Summary, TaskResult};
 
-use crate::output::{eprintln, print, println};
-use crate::cli::Upgrade;
 use super::tune::is_of_device;
+use crate::cli::Upgrade;
 use crate::device_plan::{self, for_each_device};
+use crate::output::{eprintln, print, println};
 use crate::progress::Progress;
 use crate::records::{self, PackageRecords};
 use crate::render::{Table, count, latency};

@@ -18,8 +18,8 @@ use tvmtune_tuner::compile::{Nvrtc, usage};
 use tvmtune_tuner::measure::{Measurer, WorkerCommand};
 use tvmtune_tuner::tune::{self, Workload};
 
-use crate::output::println;
 use crate::cli::Verify;
+use crate::output::println;
 use crate::records::{self, PackageRecords};
 use crate::render::{Table, count};
 use crate::{Exit, workspace};

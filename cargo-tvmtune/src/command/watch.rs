@@ -9,10 +9,10 @@ use tvmtune_plan::database::Cache;
 use tvmtune_plan::printable::Printable;
 use tvmtune_tuner::tune::{Phase, Progress, running};
 
-use crate::output::print;
-use crate::{Exit, output};
 use crate::cli::Watch;
+use crate::output::print;
 use crate::render::{count, took};
+use crate::{Exit, output};
 
 /// The time between two looks.
 const PAUSE: Duration = Duration::from_secs(1);

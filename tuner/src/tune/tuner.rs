@@ -376,7 +376,8 @@ impl Tuner<'_> {
         let result = f(&mut ctx);
         let times = ctx.times;
         self.summary.times.add(&times);
-        if let Some(error) = log_error.filter(|_| !std::mem::replace(&mut self.warned_of_log, true)) {
+        if let Some(error) = log_error.filter(|_| !std::mem::replace(&mut self.warned_of_log, true))
+        {
             let what = format!("cannot write `{}`: {error}", self.log_path(workload).display());
             (self.on_event)(Event::Warning { what });
         }

@@ -7,9 +7,7 @@ use std::io::Write;
 use std::time::{Duration, Instant};
 
 use tvmtune_ir::target::{GpuTarget, Target};
-use tvmtune_plan::database::{
-    Cache, CacheUse, Database, DatabaseError, Holder, SearchDirs, Wait,
-};
+use tvmtune_plan::database::{Cache, CacheUse, Database, DatabaseError, Holder, SearchDirs, Wait};
 use tvmtune_plan::device;
 use tvmtune_plan::handoff::ROLE;
 use tvmtune_plan::printable::one_line;

@@ -4,9 +4,9 @@
 //! Elsewhere, and for processes of other containers and hosts, nobody is named.
 
 use std::fmt;
-use std::fs::File;
 #[cfg(target_os = "linux")]
 use std::fs;
+use std::fs::File;
 
 /// The process that holds a lock, as far as it is known.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
