@@ -18,6 +18,7 @@ mod database;
 mod devices;
 mod elements;
 mod expansions;
+mod extremes;
 mod fake_driver;
 mod former;
 mod gpu_tuning;
