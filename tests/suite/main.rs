@@ -19,6 +19,7 @@ mod dependencies;
 mod devices;
 mod elements;
 mod expansions;
+mod extremes;
 mod fake_driver;
 mod former;
 mod gpu_tuning;

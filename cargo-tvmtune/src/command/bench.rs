@@ -137,7 +137,8 @@ fn time_side_by_side(
 ) -> Result<[Timing; 2], String> {
     let default = default::schedule(&workload.dag.specialize(variant.bucket), &device).trace;
     // On a GPU without recorded code the default schedule is compiled here.
-    let planned = variant.trace.clone().map_err(|it| it.to_string())?.unwrap_or_else(|| default.clone());
+    let planned =
+        variant.trace.clone().map_err(|it| it.to_string())?.unwrap_or_else(|| default.clone());
     let bucket = Bucket { workload, ranges: variant.bucket };
     let outcomes = tune::bench(
         &tune::Bench { bucket, dims: None, target: device, rounds: ROUNDS },

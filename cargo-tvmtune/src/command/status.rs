@@ -19,7 +19,6 @@ use crate::output::{eprintln, print, println};
 >>>>>>> theirs
 use crate::cli::Status;
 use crate::device_plan::{self, PlannedVariant};
-use crate::output::{print, println};
 use crate::records::{self, PackageRecords};
 use crate::render::{Table, ago, latency, took};
 use crate::{Exit, workspace};

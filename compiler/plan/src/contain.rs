@@ -57,7 +57,10 @@ mod tests {
         let found = contained("mean", text, || indices[at]).expect_err("it panics").to_string();
         let message = "index out of bounds: the len is 1 but the index is 1";
         assert!(found.starts_with(&format!("tvmtune stopped at `mean`: {message};")), "{found}");
-        assert!(found.ends_with("report it, with the program: tvmtune dag v1; return t0"), "{found}");
+        assert!(
+            found.ends_with("report it, with the program: tvmtune dag v1; return t0"),
+            "{found}"
+        );
         assert_eq!(contained("sum", text, || 3), Ok(3));
     }
 }

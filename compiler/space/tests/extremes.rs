@@ -44,7 +44,9 @@ fn check(source: &str) {
 
 #[test]
 fn means_over_the_first_axis_are_scheduled_beside_what_reads_them() {
-    for (rows, columns) in [("R = 4096", "D = 512"), ("R = 1..=100000", "D = 768"), ("R = 7", "D = 1..=9")] {
+    for (rows, columns) in
+        [("R = 4096", "D = 512"), ("R = 1..=100000", "D = 768"), ("R = 7", "D = 1..=9")]
+    {
         for last in [
             "compute(|r, d| c[[r, d]] * rsqrt(v[[d]] + 1.0))",
             "compute(|r, d| (c[[r, d]] + v[[d]]) / (v[[d]] + 1.0))",
@@ -92,14 +94,14 @@ fn mutants_that_are_programs_are_generated_for_every_device() {
     let accepted = Cell::new(0);
     // Mostly numbers: they leave a program that is read.
     let kind = prop_oneof![3 => Just(8_u8), 1 => 0..N_KINDS];
-    let edits = proptest::collection::vec((0..10_000_i64, kind, 0..10_000_usize), 1..4);
+    let edits = proptest::collection::vec((0..10_000_i64, kind, 0..10_000_usize), 1..3);
     TestRunner::new(config)
         .run(&(0..SEEDS.len(), edits), |(seed, edits)| {
             accepted.set(accepted.get() + u32::from(read(seed, &edits)));
             Ok(())
         })
         .unwrap();
-    assert!(15 * accepted.get() > cases, "{}: too few mutants are programs", accepted.get());
+    assert!(25 * accepted.get() > cases, "{}: too few mutants are programs", accepted.get());
 }
 
 /// Compiles a mutant, if it is a program.

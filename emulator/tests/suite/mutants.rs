@@ -8,11 +8,46 @@ use tvmtune_emulator::Module;
 
 /// Texts to put in the place of a token.
 const WORDS: [&str; 40] = [
-    "0", "1", "-1", "31", "32", "64", "2147483647", "4294967295", "4294967296",
-    "9223372036854775807", "18446744073709551615", "0xffffffffffffffff", "0f7FC00000", "0d7FF8000000000000",
-    "{", "}", "[", "]", "(", ")", "<", ">", ",", ";", ":", "@", "!", "|", "+", "-", "%r1", "%rd1",
-    "%p1", "_", ".align", ".reg .b32 %r<4294967295>;", ".shared .align 16 .b8 s[18446744073709551615];",
-    ".local .b128 l[4] = {1, {2}};", "call (x), f, (y);", "\"",
+    "0",
+    "1",
+    "-1",
+    "31",
+    "32",
+    "64",
+    "2147483647",
+    "4294967295",
+    "4294967296",
+    "9223372036854775807",
+    "18446744073709551615",
+    "0xffffffffffffffff",
+    "0f7FC00000",
+    "0d7FF8000000000000",
+    "{",
+    "}",
+    "[",
+    "]",
+    "(",
+    ")",
+    "<",
+    ">",
+    ",",
+    ";",
+    ":",
+    "@",
+    "!",
+    "|",
+    "+",
+    "-",
+    "%r1",
+    "%rd1",
+    "%p1",
+    "_",
+    ".align",
+    ".reg .b32 %r<4294967295>;",
+    ".shared .align 16 .b8 s[18446744073709551615];",
+    ".local .b128 l[4] = {1, {2}};",
+    "call (x), f, (y);",
+    "\"",
 ];
 
 /// Kernels as the compiler printed them.
@@ -35,7 +70,9 @@ fn tokens(text: &str) -> Vec<(usize, usize)> {
     for (at, it) in text.char_indices().filter(|(_, it)| !it.is_whitespace()) {
         let end = at + it.len_utf8();
         match found.last_mut() {
-            Some(last) if last.1 == at && is_word(it) && text[..at].ends_with(is_word) => last.1 = end,
+            Some(last) if last.1 == at && is_word(it) && text[..at].ends_with(is_word) => {
+                last.1 = end
+            }
             _ => found.push((at, end)),
         }
     }
@@ -94,7 +131,9 @@ fn mutated_kernels_are_read_or_refused() {
 #[test]
 fn text_without_end_or_depth_is_refused() {
     let kernel = |body: &str| {
-        format!(".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry k() {{\n{body}\nret;\n}}")
+        format!(
+            ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry k() {{\n{body}\nret;\n}}"
+        )
     };
     let refused = |text: &str| Module::parse(text).err().map(|it| it.to_string()).unwrap();
     let deep = kernel(&format!(".reg .b32 %r<2>;\nmov.b32 %r1, {};", "{".repeat(100_000)));

@@ -1,7 +1,7 @@
 //! Mistakes in programs, in the attribute, in signatures, and in calls.
 
-use super::room;
 use super::rustc::{Case, Stage};
+use super::{beyond, room};
 
 /// All cases, by the title of their section.
 pub(super) fn sections() -> Vec<(&'static str, Vec<Case>)> {
@@ -13,6 +13,7 @@ pub(super) fn sections() -> Vec<(&'static str, Vec<Case>)> {
         ("In lists of element types", lists()),
         ("In the signature", signatures()),
         ("In place", in_place()),
+        ("Beyond the limits", beyond::cases()),
         ("In a call of the generated function", calls()),
     ]
 }

@@ -8,6 +8,7 @@
 //! [`builds`] for what builds refuse, [`launches`] for errors of launches, [`commands`] for `tvmtune.toml` and the command line. A kind
 //! of its own is a function here that returns [`Row`]s, and a line in [`sections`].
 
+mod beyond;
 mod builds;
 mod commands;
 mod language;

@@ -113,10 +113,7 @@ pub fn wide(grid: &Grid) -> bool {
         let extents = it.shape.iter().map(|it| it.interval(&facts).hi.max(0) as u64);
         extents.fold(1, u64::saturating_mul)
     };
-    grid.buffers
-        .iter()
-        .filter(|it| it.scope != MemoryScope::Unused)
-        .any(|it| most(it) > MAX_NARROW)
+    grid.buffers.iter().filter(|it| it.scope != MemoryScope::Unused).any(|it| most(it) > MAX_NARROW)
 }
 
 /// The text of a grid's kernels.

@@ -3,10 +3,10 @@
 //! Used twice, with one meaning: by the language to accept a read, and by [`verify`](super::verify) to
 //! accept the dag.
 
+use super::limits::{MAX_INDEX, is_index};
 use super::{
     BinaryOp, CompareOp, DType, Expr, Literal, Subscript, TensorId, Types, UnaryOp, integer_range,
 };
-use super::limits::{MAX_INDEX, is_index};
 use crate::poly::{Facts, Interval, Poly};
 
 /// Facts about dimensions and variables, and the path condition: that of the branches taken.

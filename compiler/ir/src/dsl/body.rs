@@ -209,7 +209,8 @@ impl Elaborator {
             Expected::Poisoned => vec![None; n_axes],
         };
         if n_axes > MAX_RANK {
-            let message = format!("a tensor has at most {MAX_RANK} dimensions: make one of several");
+            let message =
+                format!("a tensor has at most {MAX_RANK} dimensions: make one of several");
             return self.errors.at_location(axes_location(closure), message);
         }
         self.place = Some(axes_location(closure));

@@ -50,8 +50,8 @@ use crate::dag::{
 use crate::poly::{Interval, Poly};
 
 pub use constants::with_constants;
-pub use nesting::{check as check_nesting, without_deep_groups};
 pub use instances::{Instance, element_types, for_each_instance, instances};
+pub use nesting::{check as check_nesting, without_deep_groups};
 pub use options::{DimDeclaration, Options, Tolerance};
 pub use residence::Residence;
 pub use syntax::{Unreadable, function};

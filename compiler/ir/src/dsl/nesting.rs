@@ -341,12 +341,13 @@ mod tests {
             check(&nested(90, open, close), None);
             check(&nested(500, open, close), DEEP);
         }
-        for prefix in ["-", "!", "& ", "&&", "|a| ", "|| ", "return ", "if ", "x = ", "*const ", "..", "&'a "] {
+        for prefix in
+            ["-", "!", "& ", "&&", "|a| ", "|| ", "return ", "if ", "x = ", "*const ", "..", "&'a "]
+        {
             check(&nested(90, prefix, ""), None);
             check(&nested(500, prefix, ""), DEEP);
         }
-        for each in
-            [" + x[[i]] * w[[j]]", ".exp()", " else if x == 1 { y }", " as f32", "?", "(x)"]
+        for each in [" + x[[i]] * w[[j]]", ".exp()", " else if x == 1 { y }", " as f32", "?", "(x)"]
         {
             let first = if each.contains("else") { "if x { y }" } else { "x" };
             check(&chain(200, first, each), None);

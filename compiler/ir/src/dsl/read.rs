@@ -7,8 +7,8 @@ use super::elaborate::{Binding, Elaborator};
 use super::errors::{Location, axis_names, quoted};
 use super::signature::ident;
 use super::value::{Kind, Value, cast, unify};
-use crate::dag::{BinaryOp, CompareOp, DType, Expr, Literal, Subscript, TensorId};
 use crate::dag::limits::is_offset;
+use crate::dag::{BinaryOp, CompareOp, DType, Expr, Literal, Subscript, TensorId};
 use crate::poly::{DimId, Poly};
 use crate::similar;
 

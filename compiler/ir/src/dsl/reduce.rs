@@ -11,11 +11,11 @@ use super::elaborate::{Binding, Elaborator, Reduction, Var};
 use super::errors::{Location, axis_names, count};
 use super::signature::plain_ident;
 use super::value::{Kind, Value, cast};
+use crate::dag::limits::{MAX_AXES, MAX_COMPUTES, MAX_RANK, is_addressable, is_axis, is_index};
 use crate::dag::{
     BinaryOp, CompareOp, Compute, ComputeAxis, ComputeId, DType, Expr, Literal, Reducer, Tensor,
     TensorId, TensorKind,
 };
-use crate::dag::limits::{MAX_AXES, MAX_COMPUTES, MAX_RANK, is_addressable, is_axis, is_index};
 use crate::poly::{Atom, Poly, VarId};
 use crate::span::Span;
 

@@ -206,7 +206,8 @@ impl Elaborator {
         let shape: Option<Vec<Poly>> = extents.into_iter().collect();
         let (dtype, shape) = (dtype?, shape?);
         if shape.len() > MAX_RANK {
-            let message = format!("a tensor has at most {MAX_RANK} dimensions: make one of several");
+            let message =
+                format!("a tensor has at most {MAX_RANK} dimensions: make one of several");
             return self.errors.at(ty, message);
         }
         if !is_addressable(&shape, dtype, &self.known.facts) {

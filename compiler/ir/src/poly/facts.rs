@@ -77,10 +77,7 @@ impl Interval {
         let sum = |a: i64, b: i64, beyond: i64| {
             if a == beyond || b == beyond { beyond } else { a.saturating_add(b) }
         };
-        Self {
-            lo: sum(self.lo, other.lo, i64::MIN),
-            hi: sum(self.hi, other.hi, i64::MAX),
-        }
+        Self { lo: sum(self.lo, other.lo, i64::MIN), hi: sum(self.hi, other.hi, i64::MAX) }
     }
 
     /// The products of a value of each.
@@ -337,9 +334,10 @@ impl Atom {
     fn interval(&self, facts: &Facts) -> Interval {
         match self {
             Atom::Dim(dim) => facts.dims.get(dim).copied().unwrap_or(Interval::ANY),
-            Atom::Var(var) => facts.vars.get(var).map_or(Interval::ANY, |extent| {
-                Interval::below(extent.interval(facts).hi)
-            }),
+            Atom::Var(var) => facts
+                .vars
+                .get(var)
+                .map_or(Interval::ANY, |extent| Interval::below(extent.interval(facts).hi)),
             Atom::Div(a, b) => a.interval(facts).divided_by(b.interval(facts)),
             Atom::Mod(_, b) => Interval::below(b.interval(facts).hi),
             Atom::Min(a, b) => a.interval(facts).lesser(b.interval(facts)),

@@ -101,6 +101,25 @@ fn a_minimum_is_no_larger_than_its_parts_at_the_least_extent() {
 }
 
 #[test]
+fn bounds_beyond_64_bits_prove_nothing() {
+    let large = Interval { lo: 1, hi: i64::from(i32::MAX) };
+    let mut facts = Facts::of_dims([large, large, large]);
+    for dim in [3, 4] {
+        facts.bound_dim(DimId(dim), Interval::point(1 << 62));
+    }
+    let [a, b, c, d, e] = [0, 1, 2, 3, 4].map(|it| Poly::dim(DimId(it)));
+    let volume = a * b * c;
+    let difference = d + e - volume.clone();
+    assert_eq!(difference.interval(&facts).lo, i64::MIN, "2^63 - 2^93 is no 0");
+    let half = volume.clone().div(&2.into(), &facts);
+    assert_eq!(half.interval(&facts).hi, i64::MAX, "2^92 is beyond, too");
+    let negated = (volume * -1).interval(&facts);
+    assert_eq!(negated, Interval { lo: i64::MIN, hi: -1 });
+    let back = negated.times(Interval::point(-1)).plus(Interval::point(-5));
+    assert_eq!(back.hi, i64::MAX);
+}
+
+#[test]
 fn division_rounds_down_below_zero() {
     let value = (v(0) - 1.into()).div(&2.into(), &Facts::default());
     assert_eq!(value.eval(&|_| 0, &|_| 0), -1);

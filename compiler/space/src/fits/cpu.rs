@@ -9,8 +9,8 @@ use std::fmt;
 use tvmtune_ir::dag::access::work;
 use tvmtune_ir::dag::{Expr, Subscript};
 use tvmtune_ir::poly::{Poly, VarId};
-use tvmtune_ir::target::CpuTarget;
 use tvmtune_ir::size::Size;
+use tvmtune_ir::target::CpuTarget;
 use tvmtune_schedule::LoopKind;
 use tvmtune_schedule::nest::{Nest, Scope, Stmt};
 

@@ -10,8 +10,8 @@ use super::types::{
 use tvmtune_ir::dag::access::{Access, accesses, needs_tiling, work};
 use tvmtune_ir::dag::{Compute, Dag, TensorId, TensorKind};
 use tvmtune_ir::poly::{Facts, Poly};
-use tvmtune_ir::target::{CpuTarget, Target};
 use tvmtune_ir::size::Size;
+use tvmtune_ir::target::{CpuTarget, Target};
 use tvmtune_schedule::{AxisId, Instruction, Layout, LoopKind, Schedule, StageId, Threads};
 
 /// Cycles of a vectorized operation, two of which a core issues at once; estimated.

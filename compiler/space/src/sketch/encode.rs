@@ -5,9 +5,9 @@
 //! the nearest option. Lists of several lengths for one decision are tried one after the other.
 
 use super::{DecisionId, Factor, Sketch, Step};
+use tvmtune_ir::size::Size;
 use tvmtune_schedule::repair::octaves;
 use tvmtune_schedule::{AxisId, Instruction, LoopKind};
-use tvmtune_ir::size::Size;
 
 /// The point of a sketch nearest to a trace.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -9,8 +9,8 @@ use super::{Builder, FusionGroup, Rows, Tiled};
 use super::{cpu, gpu};
 use tvmtune_ir::dag::TensorId;
 use tvmtune_ir::dag::access::{leading_axes, work};
-use tvmtune_ir::target::Target;
 use tvmtune_ir::size::Size;
+use tvmtune_ir::target::Target;
 use tvmtune_schedule::{Attach, StageId};
 
 /// Operations that one more evaluation of a value may take before the value is stored instead; chosen
@@ -187,9 +187,7 @@ impl Builder {
         let all: u64 = extents.iter().size();
         let (all, wanted) = match self.target {
             Target::Cpu(cpu) => (all, cpu.threads),
-            Target::Gpu(gpu) => {
-                (all.max(self.extents(stage).iter().size()), gpu.multiprocessors)
-            }
+            Target::Gpu(gpu) => (all.max(self.extents(stage).iter().size()), gpu.multiprocessors),
         };
         rows >= u64::from(wanted) || all / rows.max(1) <= SHORT_ROW
     }

@@ -9,8 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{Decision, DecisionId, DecisionKind, Factor, Sketch, Step};
 use tvmtune_ir::dag::{Dag, Expr, Subscript, TensorId};
 use tvmtune_ir::poly::Facts;
-use tvmtune_ir::target::Target;
 use tvmtune_ir::size::Size;
+use tvmtune_ir::target::Target;
 use tvmtune_schedule::{AxisId, Instruction, Layout, LoopKind, Schedule, StageId};
 
 /// Times by which a factor may grow or shrink.

@@ -120,6 +120,15 @@ fn numbers_that_could_overflow_and_deep_nesting_are_refused() {
     let index = |it: &str| CONV.replace("2*v2 + v5 - 1", it).parse::<Dag>().unwrap_err().message;
     assert_eq!(index("4503599627370496*v2"), "an index may be larger than 2^53");
     assert_eq!(index("9007199254740992*v2*v2"), "an index may be larger than 2^53");
+    let sized = |shape: &str| {
+        let text =
+            format!("tvmtune dag v1\ninput t0: f32[{shape}]\nt1: f32[] = t0[0]\nreturn t1\n");
+        text.parse::<Dag>().unwrap_err().message
+    };
+    assert_eq!(sized("17592186044417"), "a tensor has more than 2^46 bytes");
+    assert_eq!(sized("2147483647, 2147483647, 2147483647"), "a tensor has more than 2^46 bytes");
+    let far = CONV.replace("2*v2 + v5 - 1", "70368744177664*v2").parse::<Dag>().unwrap_err();
+    assert_eq!(far.message, "an offset into `t0` may exceed 2^53");
     assert!(index("99999999999999999999").starts_with("expected a number"));
     let nested = |n: usize, open: &str, close: &str| {
         let value = format!("{}t0[v0]{}", open.repeat(n), close.repeat(n));

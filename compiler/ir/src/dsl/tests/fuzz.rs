@@ -32,7 +32,7 @@ fn read(seed: usize, edits: &[Edit], tally: &mut Tally) {
                 let ends = dag.dims.iter().map(|it| crate::poly::Interval::point(end(it.range)));
                 assert_eq!(verify(&dag.specialize(&ends.collect::<Vec<_>>())), []);
             }
-            // What is kept of the program is read back, or refused.
+            // The text that is kept of it is read back, or refused.
             let _ = print::canonical(&dag).parse::<Dag>();
         }
         Err(error) => assert!(error.into_iter().count() > 0),

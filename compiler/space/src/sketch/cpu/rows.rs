@@ -100,8 +100,7 @@ fn waits_for_memory(b: &Builder, rows: &Rows) -> bool {
     let cpu = b.cpu();
     passes.retain(|tensor, n| {
         let shape = &b.schedule.tensor(*tensor).tensor.shape;
-        let elements =
-            |from: usize| shape.iter().skip(from).map(|it| b.max_extent(it)).size();
+        let elements = |from: usize| shape.iter().skip(from).map(|it| b.max_extent(it)).size();
         let is_param = b.schedule.tensor(*tensor).stage.is_none();
         is_param
             && *n > 1

@@ -14,9 +14,9 @@ use super::pattern::Pattern;
 use super::reads::{common_vector_width, contiguous_spatial_axis, reduction_size};
 use super::threads::{innermost, with_accumulator};
 use crate::sketch::{Builder, DecisionId, Factor, Result, Rows, Template, TemplateKind};
+use tvmtune_ir::size::Size;
 use tvmtune_schedule::error::ErrorKind;
 use tvmtune_schedule::{AxisId, LoopKind, StageId};
-use tvmtune_ir::size::Size;
 
 /// Threads along the columns: a warp.
 const SIDE: u64 = 32;

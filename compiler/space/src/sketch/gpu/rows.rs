@@ -20,8 +20,8 @@ use super::reads::{
 };
 use super::threads::{distribute_row, distribute_rows};
 use crate::sketch::{Builder, Result, Rows, Template, TemplateKind};
-use tvmtune_schedule::StageId;
 use tvmtune_ir::size::Size;
+use tvmtune_schedule::StageId;
 
 /// Threads of a row that has a multiprocessor for itself.
 const MAX_THREADS: u64 = 512;

@@ -5,8 +5,8 @@
 //! too few blocks, tiles shrink.
 
 use crate::sketch::Builder;
-use tvmtune_schedule::StageId;
 use tvmtune_ir::size::Size;
+use tvmtune_schedule::StageId;
 
 /// The tile of one axis: of a block `repeats * threads * inner` iterations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
