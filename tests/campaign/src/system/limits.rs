@@ -26,6 +26,14 @@ enum Limit {
     StoppedWorker,
 }
 
+/// What the allocator and the standard library say when memory ends.
+const OUT_OF_MEMORY: [&str; 4] = [
+    "memory allocation of",
+    "failed to allocate an alternative stack",
+    "failed to set up alternative stack guard page",
+    "Cannot allocate memory",
+];
+
 /// The budget of a session whose worker stops.
 const BUDGET: Duration = Duration::from_secs(3);
 
@@ -84,12 +92,8 @@ fn run_with_little(case: &mut Case, place: &Place, limit: Limit) -> Result<Verdi
     let mut command = shell::around(place, &command, &script, "", &[]);
     let said = place::run_with(&mut command, &input)?;
     let all = format!("{}\n{}", said.err, said.out);
-    // The shell reports a command that died of a signal as 128 and its number.
-    let is_out_of_memory = said.status.code().is_some_and(|it| it > 128)
-        && ["memory allocation of", "cannot allocate", "out of memory", "failed to map"]
-            .iter()
-            .any(|it| all.to_lowercase().contains(it));
-    if is_out_of_memory {
+    // Where memory ends, so does a process of Rust: by its allocator, or as a thread starts.
+    if !said.status.success() && OUT_OF_MEMORY.iter().any(|it| all.contains(it)) {
         case.count("out of memory");
         return Ok(Verdict::Rejected);
     }
