@@ -152,3 +152,26 @@ pub fn check_directives(said: &Said) -> Result<(), Problem> {
         None => Ok(()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::process::ExitStatusExt;
+    use std::process::ExitStatus;
+
+    use super::*;
+
+    #[test]
+    fn a_line_that_is_no_directive_of_ours_is_found() {
+        let check = |out: &str| {
+            let (status, out) = (ExitStatus::from_raw(0), out.to_owned());
+            check_directives(&Said { status, out, err: String::new() })
+        };
+        assert_eq!(
+            check("cargo::rerun-if-changed=a b\ncargo::rustc-env=TVMTUNE_PLAN_DIR=x\n"),
+            Ok(())
+        );
+        assert!(check("cargo::rerun-if-changed=a\nb\n").is_err());
+        assert!(check("cargo::rustc-env=EVIL=1\n").is_err());
+        assert!(check("cargo::rustc-link-arg=-evil\n").is_err());
+    }
+}

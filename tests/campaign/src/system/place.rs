@@ -301,3 +301,51 @@ impl Said {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::system::processes;
+
+    fn place() -> (tempfile::TempDir, Place) {
+        let folder = tempfile::tempdir().unwrap();
+        let place = Place::new(folder.path()).unwrap();
+        (folder, place)
+    }
+
+    #[test]
+    fn endings_of_commands_are_told_apart() {
+        let (_folder, place) = place();
+        let said = |script: &str| run(place.command("sh").args(["-c", script])).unwrap();
+        let kind = |script: &str| said(script).is_clear().map_err(|it| it.kind);
+        assert_eq!(kind("exit 0"), Ok(()));
+        assert_eq!(kind("echo 'error: no such file' >&2; exit 1"), Ok(()));
+        assert_eq!(kind("exit 1"), Err(Kind::Wrong), "without a word");
+        assert_eq!(kind("kill -9 $$"), Err(Kind::Death));
+        assert_eq!(kind("echo \"thread 'a' panicked at b.rs:1\" >&2"), Err(Kind::Panic));
+        assert!(said("echo 'error: why' >&2; exit 1").is_done("it").is_err());
+    }
+
+    #[test]
+    fn a_command_that_hangs_is_killed_with_its_group_and_what_it_said_is_known() {
+        let (folder, place) = place();
+        let mut command = place.command("sh");
+        command.args(["-c", "echo hello; sleep 1000 & sleep 1000"]);
+        let started = start(&mut command, "").unwrap();
+        let hung = started.wait(Duration::from_millis(300)).unwrap();
+        assert!(hung.is_err_and(|it| it.contains("hello")));
+        assert_eq!(processes::are_gone(folder.path()), Ok(()));
+    }
+
+    #[test]
+    fn processes_are_found_by_the_place_they_run_in() {
+        let (folder, place) = place();
+        let started = start(place.command("sleep").arg("1000"), "").unwrap();
+        let found = processes::of(folder.path());
+        assert!(found.len() == 1 && found[0].command.starts_with("sleep"), "{found:?}");
+        assert!(!found[0].is_worker);
+        processes::kill_group(&started.child);
+        assert!(started.wait(PATIENCE).unwrap().is_ok());
+        assert_eq!(processes::of(folder.path()), []);
+    }
+}
