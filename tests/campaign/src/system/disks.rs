@@ -68,7 +68,7 @@ const NAMES: [&[u8]; 10] = [
 
 /// Leaves `$KIB` KiB free on a small file system in the place of `$DIR`, with the same files.
 const FILL: &str = "set -e
-mount -t tmpfs -o size=4m tmpfs \"$SPARE\"
+mount -t tmpfs -o size=32m tmpfs \"$SPARE\"
 cp -a \"$DIR/.\" \"$SPARE\"
 dd if=/dev/zero of=\"$SPARE/fill\" bs=4k 2> /dev/null || true
 truncate -s -\"$KIB\"K \"$SPARE/fill\"
