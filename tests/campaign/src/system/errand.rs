@@ -66,7 +66,13 @@ impl Errand {
                 place::run(&mut place.script())?.is_done("the build script")
             }
             Self::Script => fs::create_dir_all(&place.out_dir).map_err(io_problem),
-            Self::Upgrade => make_stale(place).map_err(io_problem),
+            Self::Upgrade => {
+                // Of a crate that ships nothing: what it ships is not upgraded where the cache has better.
+                if place.shipped().exists() {
+                    fs::remove_dir_all(place.shipped()).map_err(io_problem)?;
+                }
+                make_stale(place).map_err(io_problem)
+            }
             _ => Ok(()),
         }
     }

@@ -80,8 +80,8 @@ fn run_with_little(case: &mut Case, place: &Place, limit: Limit) -> Result<Verdi
     let errand = *case.pick(&Errand::ALL);
     let script = match limit {
         Limit::Memory => {
-            // From too little for a start to more than enough: 20 MB to 2.5 GB.
-            let kib = 20_000.0 * 2_f64.powf(7.0 * case.random.unit());
+            // From too little for a start to more than enough: 12 to 400 MB.
+            let kib = 12_000.0 * 2_f64.powf(5.0 * case.random.unit());
             format!("ulimit -v {}", kib as u64)
         }
         _ => format!("ulimit -n {}", 3 + case.random.below(40)),
@@ -97,8 +97,11 @@ fn run_with_little(case: &mut Case, place: &Place, limit: Limit) -> Result<Verdi
         case.count("out of memory");
         return Ok(Verdict::Rejected);
     }
-    if all.contains("error while loading shared libraries") || all.contains("cannot fork") {
-        case.count("did not start");
+    let did_not_start = ["error while loading shared libraries", "annot fork", "Cannot open"];
+    // Cargo is another program, and has its own way to end.
+    let is_cargos = all.contains("`cargo metadata` exited with an error");
+    if is_cargos || did_not_start.iter().any(|it| all.contains(it)) {
+        case.count("did not start, or cargo did not");
         return Ok(Verdict::Rejected);
     }
     said.is_clear()?;

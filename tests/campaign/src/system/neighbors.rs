@@ -31,7 +31,7 @@ const TIME: Duration = Duration::from_secs(8);
 /// What each process does, again and again.
 const ACTORS: [Actor; 8] = [
     Actor::Errands(&[Errand::Tune, Errand::Status]),
-    Actor::Errands(&[Errand::Tune, Errand::Accept, Errand::Verify]),
+    Actor::Errands(&[Errand::Tune, Errand::Accept, Errand::Check]),
     Actor::Errands(&[Errand::Accept, Errand::Merge, Errand::Gc]),
     Actor::Errands(&[Errand::Script, Errand::Session, Errand::Watch]),
     Actor::Updates(Goal::Shared),
