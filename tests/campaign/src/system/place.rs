@@ -110,7 +110,7 @@ impl Place {
         let mut command = Command::new(program);
         for (name, _) in env::vars_os() {
             let name_text = name.to_string_lossy();
-            let decides = ["TVMTUNE", "CARGO_", "PROPTEST", "RUSTFLAGS", "DOCS_RS"];
+            let decides = ["TVMTUNE", "CARGO_", "PROPTEST", "RUSTFLAGS", "RUST_", "DOCS_RS"];
             if name_text == "CARGO_HOME" {
                 continue;
             }
