@@ -44,6 +44,7 @@ fn fork_and_launch(w: &Weight<f32>) {
     product(4, w);
     let children: Vec<i32> = (0..4)
         .map(|_| {
+            // SAFETY: this thread is the only one; the child launches and exits.
             let child = unsafe { fork() };
             if child == 0 {
                 for _ in 0..100 {
@@ -55,6 +56,7 @@ fn fork_and_launch(w: &Weight<f32>) {
         })
         .collect();
     for child in children {
+        // SAFETY: no status is asked for.
         unsafe { waitpid(child, std::ptr::null_mut(), 0) };
     }
 }

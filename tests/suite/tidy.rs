@@ -217,6 +217,7 @@ fn unsafe_code_is_where_the_rules_allow_it() {
             "tvmtune-runtime/src/candle/queue.rs",
             "tvmtune-macros/src/emit/",
             "tests/driver/src/",
+            "tests/campaign/src/system/alien.rs",
         ]
         .iter()
         .any(|it| path.starts_with(it))
@@ -230,6 +231,47 @@ fn unsafe_code_is_where_the_rules_allow_it() {
         };
         if !allowed(&path) && path.contains("/src/") && text.lines().any(opens) {
             findings.push(format!("{path}: unsafe block"));
+        }
+    }
+    check(findings);
+}
+
+/// Lines before an unsafe block in which its reason begins.
+const REASON_LINES: usize = 6;
+
+#[test]
+fn unsafe_code_says_why_it_is_sound() {
+    // Clippy sees no blocks in the text that macros write, nor in what tests compile.
+    let opens = |line: &str| {
+        let code = line.trim_start();
+        let is_code = !code.starts_with("//") && !code.contains('"');
+        is_code && (code.contains("unsafe {") || code.contains("unsafe impl"))
+    };
+    let mut findings = Vec::new();
+    // Programs of users who were told that theirs may have none.
+    for (path, text) in rust_files().filter(|(path, _)| !path.contains("dsl/tests/")) {
+        let lines: Vec<&str> = text.lines().collect();
+        for (n, _) in lines.iter().enumerate().filter(|(_, line)| opens(line)) {
+            let before = &lines[n.saturating_sub(REASON_LINES)..n];
+            if !before.iter().any(|it| it.contains("SAFETY: ")) {
+                findings.push(format!("{path}:{}: no `SAFETY` comment", n + 1));
+            }
+        }
+    }
+    check(findings);
+}
+
+#[test]
+fn tests_that_the_safety_argument_names_exist() {
+    let document = fs::read_to_string(root().join("docs/safety.md")).unwrap();
+    let code: String = rust_files().map(|(_, text)| text).collect();
+    let mut findings = Vec::new();
+    for name in document.split('`').skip(1).step_by(2) {
+        let is_path = name.contains('/') && (name.contains(".rs") || !name.contains(' '));
+        let is_test = name.matches('_').count() > 2 && !name.contains(['/', ':']);
+        let missing = is_test && !code.contains(&format!("fn {name}()"));
+        if missing || is_path && !root().join(name).exists() {
+            findings.push(format!("docs/safety.md: there is no `{name}`"));
         }
     }
     check(findings);

@@ -1,8 +1,11 @@
 //! Parallel maps with results in order: compiling many files, scoring many candidates.
+//!
+//! Where the system gives fewer threads than are asked for, since memory or processes are limited, those
+//! that there are do the work.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::sync_channel;
-use std::thread::Builder;
+use std::thread::{Builder, Scope, ScopedJoinHandle};
 
 /// Chunks per thread: with small ones, threads end at about the same time.
 const CHUNKS_PER_THREAD: usize = 8;
@@ -46,9 +49,8 @@ pub fn on_threads<T: Sync, R: Send>(
         }
     };
     let mut done = std::thread::scope(|scope| {
-        // Where the system grants fewer threads, those there are do the work.
-        let start = |_| Builder::new().spawn_scoped(scope, work).ok();
-        let others: Vec<_> = (1..n_threads.min(chunks.len())).map_while(start).collect();
+        let others: Vec<_> =
+            (1..n_threads.min(chunks.len())).map_while(|_| start(scope, work)).collect();
         let mut done = work();
         for it in others {
             done.extend(it.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
@@ -94,13 +96,11 @@ pub fn map_ahead<T: Sync, R: Send, E>(
             let function = &function;
             // Sending fails once the consumer has stopped.
             let work = move || items.try_for_each(|it| sender.send(function(it)));
-            let started = Builder::new().spawn_scoped(scope, work);
-            receivers.push(started.is_ok().then_some(receiver));
+            receivers.push(start(scope, work).map(|_| receiver));
         }
         for (it, receiver) in items.iter().zip(receivers.iter().cycle()) {
             let result = match receiver {
                 Some(receiver) => receiver.recv(),
-                // The system granted no thread for this part of the items.
                 None => Ok(function(it)),
             };
             // The panic of a worker is resumed at the end of this scope.
@@ -111,6 +111,14 @@ pub fn map_ahead<T: Sync, R: Send, E>(
         }
         Ok(())
     })
+}
+
+/// Starts a thread; `None` if the system refuses.
+fn start<'scope, T: Send + 'scope>(
+    scope: &'scope Scope<'scope, '_>,
+    work: impl FnOnce() -> T + Send + 'scope,
+) -> Option<ScopedJoinHandle<'scope, T>> {
+    Builder::new().spawn_scoped(scope, work).ok()
 }
 
 #[cfg(test)]

@@ -75,6 +75,16 @@
 //! are traced; those that are captured into graphs have no time. A file that cannot be written is one
 //! line on standard error.
 //!
+//! # Processes and modes of arithmetic
+//!
+//! Kernels compute in the floating-point modes of Rust: rounding to the nearest, denormals kept, no
+//! exceptions. On x86-64 a thread that has others (it flushes denormals to zero, say) has them again
+//! when the launch returns, and gets the same results as everybody else.
+//!
+//! A process may fork: the child has threads of its own for its launches. (What another thread was
+//! doing for the first time in that moment, such as packing a [`Weight`], stays undone in the child, and
+//! who needs it there waits for ever: launch each kernel once before a fork, or `prepare` it.)
+//!
 //! # Costs
 //!
 //! A launch of machine code allocates nothing once the memory for temporaries has grown to what

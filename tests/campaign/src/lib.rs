@@ -10,8 +10,6 @@
 //! A case depends on its section, the seed and its number alone: the command that a finding prints
 //! repeats it.
 
-#![forbid(unsafe_code)]
-
 pub mod case; // one input, and what is drawn for it
 pub mod corpus; // programs as people wrote them
 pub mod mutate; // edits of text and bytes
@@ -22,3 +20,4 @@ pub mod protocol; // between parent and children
 pub mod child; // runs cases
 pub mod parent; // shares cases out, and watches the time
 pub mod report; // what came of it
+pub mod system; // sections about processes and the system

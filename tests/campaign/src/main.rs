@@ -20,6 +20,7 @@ use tvmtune_campaign::protocol::Share;
 use tvmtune_campaign::report::Report;
 use tvmtune_campaign::section::Section;
 use tvmtune_campaign::sections::ALL;
+use tvmtune_campaign::system::roles;
 
 /// Seconds of a section where nothing else ends it.
 const SECONDS: f64 = 30.0;
@@ -64,6 +65,9 @@ struct Cli {
 }
 
 fn main() -> anyhow::Result<ExitCode> {
+    if let Some(code) = roles::play() {
+        return Ok(code);
+    }
     let cli = Cli::parse();
     if cli.list {
         for section in ALL {

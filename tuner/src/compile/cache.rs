@@ -1,7 +1,8 @@
 //! Compiled code in the user's cache: one file for each source and all that it depends on.
 //!
 //! A file that cannot be used is a miss, and one that cannot be written is not there the next
-//! time: nothing here fails.
+//! time: nothing here fails. A file has the hash of its content: a changed byte of a cubin would
+//! otherwise be embedded, and run.
 
 use std::path::PathBuf;
 
@@ -12,7 +13,7 @@ use tvmtune_plan::database::{Cache, atomic};
 use tvmtune_plan::read::{self, limit};
 
 /// The first word of a file. It changes with what follows.
-const FORMAT: &str = "tvmtune-compiled-1";
+const FORMAT: &str = "tvmtune-compiled-2";
 
 /// The folder.
 #[derive(Clone, Debug)]
@@ -56,22 +57,34 @@ pub(super) fn key(unit: &Unit<'_>, (major, minor): (u32, u32)) -> String {
         part(name);
         part(text);
     }
+    hex(hasher)
+}
+
+fn hex(hasher: Sha256) -> String {
     hasher.finalize().iter().map(|it| format!("{it:02x}")).collect()
 }
 
-/// A line with the lengths of the three parts, then the parts.
+/// A line with the hash of what follows it, a line with the lengths of the three parts, then the parts.
 fn encode(compiled: &nvrtc::Compiled) -> Vec<u8> {
     let nvrtc::Compiled { ptx, cubin, log } = compiled;
-    let header = format!("{FORMAT} {} {} {}\n", ptx.len(), cubin.len(), log.len());
-    [header.as_bytes(), ptx.as_bytes(), cubin, log.as_bytes()].concat()
+    let lengths = format!("{} {} {}\n", ptx.len(), cubin.len(), log.len());
+    let content = [lengths.as_bytes(), ptx.as_bytes(), cubin, log.as_bytes()].concat();
+    [header(&content).as_bytes(), &content].concat()
+}
+
+/// Returns the first line of a file with this content.
+fn header(content: &[u8]) -> String {
+    let mut hasher = Sha256::new();
+    hasher.update(content);
+    format!("{FORMAT} {}\n", hex(hasher))
 }
 
 fn decode(bytes: &[u8]) -> Option<nvrtc::Compiled> {
-    let end = bytes.iter().position(|it| *it == b'\n')?;
-    let header = std::str::from_utf8(&bytes[..end]).ok()?;
-    let mut words = header.split(' ');
-    (words.next() == Some(FORMAT)).then_some(())?;
-    let mut rest = &bytes[end + 1..];
+    let line = |bytes: &[u8]| Some(bytes.iter().position(|it| *it == b'\n')? + 1);
+    let (first, content) = bytes.split_at(line(bytes)?);
+    (first == header(content).as_bytes()).then_some(())?;
+    let (lengths, mut rest) = content.split_at(line(content)?);
+    let mut words = std::str::from_utf8(lengths).ok()?.trim_end().split(' ');
     let mut part = || {
         let (part, after) = rest.split_at_checked(words.next()?.parse().ok()?)?;
         rest = after;
@@ -104,9 +117,12 @@ mod tests {
         let bytes = encode(&sample());
         for end in 0..bytes.len() {
             assert_eq!(decode(&bytes[..end]), None, "{end} bytes");
+            let mut changed = bytes.clone();
+            changed[end] ^= 1;
+            assert_eq!(decode(&changed), None, "byte {end} is another");
         }
         assert_eq!(decode(&[&bytes[..], b"more"].concat()), None);
-        assert_eq!(decode(b"tvmtune-compiled-0 0 0 0\n"), None);
+        assert_eq!(decode(b"tvmtune-compiled-1 0 0 0\n"), None);
     }
 
     #[test]

@@ -45,8 +45,9 @@ impl Emitter<'_> {
                             scalars: &#scalars_name,
                             traced: ::core::option::Option::Some(&TRACED),
                         };
-                        // The variant is of this program and chosen for this queue and these
-                        // dimensions, and the lengths of all arguments were checked.
+                        // SAFETY: the variant is of this program and chosen for this queue and these
+                        // dimensions, which were checked to be in their ranges, and so were the
+                        // lengths of all arguments.
                         unsafe { rt::raw::Backend::run(#queue, #variant, &call) }
                     }
                     ::core::option::Option::None => rt::raw::portable(&TRACED, &#dims, || {

@@ -122,7 +122,8 @@ impl Emitter<'_> {
                         scalars: &#scalars_name,
                         traced: ::core::option::Option::Some(&TRACED),
                     };
-                    // The contract of this function is that of the one called.
+                    // SAFETY: the contract of this function is that of the one called; addresses of
+                    // what is written overlap no others, as was checked.
                     unsafe { rt::raw::run_raw(&self.kernel, #stream, &call) }
                 }
             }
@@ -152,13 +153,16 @@ fn disjoint(tensors: &[&Operand], address: &dyn Fn(&Ident) -> TokenStream) -> Ve
 
 fn slice(operand: &Operand) -> TokenStream {
     let (ident, len) = (&operand.ident, in_dims(&operand.len()));
-    // The contract of `launch_raw` is that of these functions.
     match operand.kind {
+        // SAFETY: by the contract of `launch_raw`; the address was checked to be aligned and not null,
+        // and the memory to overlap no other argument.
         Kind::InOut | Kind::Output => quote! {
             let #ident = unsafe {
                 rt::raw::slice_mut(#ident, (#len) as ::core::primitive::usize)
             };
         },
+        // SAFETY: by the contract of `launch_raw`; the address was checked to be aligned and not null,
+        // and the memory to overlap none that is written.
         _ => quote! {
             let #ident = unsafe { rt::raw::slice(#ident, (#len) as ::core::primitive::usize) };
         },

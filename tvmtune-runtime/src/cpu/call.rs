@@ -9,6 +9,7 @@ use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::arena;
+use super::modes::RustModes;
 use super::{Cpu, pool};
 use crate::Error;
 use crate::raw::{Arg, Call, TableEntry, Threads, Variant};
@@ -133,6 +134,7 @@ pub struct Launch<'a> {
 /// which tasks. It must follow the calling convention, and return.
 pub unsafe fn launch(launch: &Launch<'_>) {
     let Launch { entries, n_tasks, table, scratch_bytes, threads } = *launch;
+    let _modes = RustModes::begin();
     let parallel = threads == Threads::All && n_tasks.iter().any(|it| *it > 1);
     let team = if parallel { pool::pool().team() } else { None };
     for (entry, n_tasks) in entries.iter().zip(n_tasks) {
@@ -195,9 +197,8 @@ unsafe fn run_untraced<'a, A: AsRef<Arg<'a>>>(
         let (n_tasks, scratch_bytes) = geometry.split_at(n_phases);
         arena::with_shared(|arena| {
             let lines = |bytes: u64| bytes.next_multiple_of(64);
-            let shared = variant.table.iter().zip(&*table);
-            let shared = shared.filter(|(it, _)| matches!(it, TableEntry::Workspace));
-            let bytes = shared.map(|(_, bytes)| lines(*bytes)).sum::<u64>() as usize;
+            // Sizes that overflow are as much more than there is as those that do not.
+            let bytes = workspace_bytes(variant.table, table).unwrap_or(usize::MAX);
             let base = arena.reserve(bytes).map_err(|_| Error::OutOfMemory { kernel, bytes })?;
             let mut free = base.expose_provenance() as u64;
             for (entry, word) in variant.table.iter().zip(&mut *table) {
@@ -219,6 +220,17 @@ unsafe fn run_untraced<'a, A: AsRef<Arg<'a>>>(
             Ok(())
         })
     })
+}
+
+/// Returns the bytes of all temporaries together, each from a cache line on; `None` if no address space
+/// has so many.
+#[inline(always)]
+fn workspace_bytes(table: &[TableEntry], words: &[u64]) -> Option<usize> {
+    let entries = table.iter().zip(words);
+    let mut shared = entries.filter(|(it, _)| matches!(it, TableEntry::Workspace));
+    let bytes = shared
+        .try_fold(0_u64, |bytes, (_, more)| bytes.checked_add(more.checked_next_multiple_of(64)?));
+    usize::try_from(bytes?).ok()
 }
 
 /// Calls `fill` with zeroed words, on the stack up to a limit.

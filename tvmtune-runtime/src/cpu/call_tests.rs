@@ -168,3 +168,52 @@ fn many_entries_fit_too() {
     });
     assert_eq!(launch(&Cpu::new(), &large, &Weight::new([0.0]), 1), [42.0]);
 }
+
+#[test]
+fn temporaries_beyond_all_memory_are_an_error() {
+    unsafe extern "sysv64" fn never(_: *const u64, _: *mut u8, _: u64, _: u64) {
+        unreachable!("there is no memory for it");
+    }
+    static TABLE: [TableEntry; 4] = [X, OUT, TableEntry::Workspace, TableEntry::Workspace];
+    let bytes = |first: u64, second: u64| super::workspace_bytes(&TABLE, &[0, 0, first, second]);
+    assert_eq!((bytes(1, 64), bytes(1 << 62, 0)), (Some(128), Some(1 << 62)));
+    assert_eq!(bytes(u64::MAX, 0), None, "no whole lines");
+    assert_eq!(bytes(1 << 63, 1 << 63), None, "the sum would be nothing");
+    let huge = variant(&[never], &TABLE, |_, numbers| {
+        numbers[2..].copy_from_slice(&[1 << 63, (1 << 63) + 64, 1, 0]);
+    });
+    let weight = Weight::new([1.0_f32]);
+    let weight = WeightArg::<f32>::new(Held::Weight(&weight), &[1]);
+    let mut out = [0.0_f32];
+    let args = [Arg::weight(&weight), Arg::output(&mut out)];
+    let (names, args) = (&["x", "out"], &args);
+    let call = Call { kernel: "huge", names, dims: &[1], args, scalars: &[], traced: None };
+    // SAFETY: nothing runs.
+    let result = unsafe { run(&Cpu::new(), &huge, &call) };
+    assert!(matches!(result, Err(crate::Error::OutOfMemory { bytes: usize::MAX, .. })));
+}
+
+#[cfg(not(miri))]
+#[test]
+fn the_modes_of_a_caller_change_no_result() {
+    /// `out[task] = x[task] / 2`
+    unsafe extern "sysv64" fn halve(table: *const u64, _: *mut u8, first: u64, end: u64) {
+        for task in first as usize..end as usize {
+            // SAFETY: the table is that of this test.
+            unsafe {
+                *(*table.add(1) as *mut f32).add(task) = *(*table as *const f32).add(task) / 2.0
+            };
+        }
+    }
+    let halves = variant(&[halve], &[X, OUT], |dims, numbers| {
+        numbers[2..].copy_from_slice(&[dims[0] as u64, 0]);
+    });
+    // The results are denormal, and half a unit of the last place is rounded.
+    let x: Weight<f32> = (0..1000_u32).map(|n| f32::from_bits(0x0080_0000 + n)).collect();
+    let want: Vec<f32> = x.iter().map(|it| it / 2.0).collect();
+    for cpu in [Cpu::new(), Cpu::new().alone()] {
+        let got = super::super::modes::in_other_modes(|| launch(&cpu, &halves, &x, 1000));
+        let bits = |it: &[f32]| it.iter().map(|it| it.to_bits()).collect::<Vec<_>>();
+        assert_eq!(bits(&got), bits(&want));
+    }
+}

@@ -6,11 +6,13 @@
 
 pub(crate) mod arena;
 pub(crate) mod call;
+mod forked;
 mod ids;
 #[cfg(feature = "jit")]
 pub(crate) mod guarded;
 #[cfg(feature = "jit")]
 pub(crate) mod jit;
+pub(crate) mod modes;
 pub(crate) mod pool;
 mod queue;
 mod spread;

@@ -1,7 +1,7 @@
 //! The thread pool that runs the tasks of a launch.
 //!
-//! One pool for the process, made at the first launch that asks for several threads. The calling
-//! thread takes part. The caller waits only for threads that are inside a chunk of tasks.
+//! One pool for the process, made at the first launch that asks for several threads; a forked process
+//! makes its own. The calling thread takes part. The caller waits only for threads that are inside a chunk of tasks.
 //!
 //! An idle worker spins for a while and then sleeps: waking one takes 20 to 75 us, more than many
 //! launches, but a worker that spins forever takes a core from others.
@@ -17,8 +17,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::call::SharedClosure;
-use super::spread;
+use super::modes::RustModes;
 use super::task_ranges::TaskRanges;
+use super::{forked, spread};
 
 /// Time that a worker spins after its last work.
 const SPIN: Duration = Duration::from_micros(300);
@@ -44,9 +45,9 @@ pub fn threads() -> usize {
     pool().threads()
 }
 
+#[inline]
 pub(crate) fn pool() -> &'static Pool {
-    static POOL: Pool = Pool::new();
-    &POOL
+    forked::pool()
 }
 
 pub(crate) struct Pool {
@@ -65,6 +66,8 @@ pub(crate) struct Pool {
     limit: AtomicUsize,
     /// The threads, the calling one included, beyond which the system granted none.
     granted: AtomicUsize,
+    /// The number of forks before the process whose threads these are.
+    pub(super) n_forks: usize,
 }
 
 /// Exclusive use of a pool. Other launches run on their own thread meanwhile.
@@ -75,7 +78,7 @@ pub(crate) struct Team {
 }
 
 impl Pool {
-    pub(crate) const fn new() -> Self {
+    pub(super) const fn new(n_forks: usize, limit: usize) -> Self {
         Self {
             work: SharedClosure::new(),
             epoch: AtomicUsize::new(0),
@@ -84,13 +87,19 @@ impl Pool {
             gate: Mutex::new(()),
             bell: Condvar::new(),
             n_workers: Mutex::new(0),
-            limit: AtomicUsize::new(0),
+            limit: AtomicUsize::new(limit),
             granted: AtomicUsize::new(usize::MAX),
+            n_forks,
         }
     }
 
+    /// The number of threads that the user has set; 0 for the default.
+    pub(super) fn limit(&self) -> usize {
+        self.limit.load(Ordering::Relaxed)
+    }
+
     fn threads(&self) -> usize {
-        match self.limit.load(Ordering::Relaxed) {
+        match self.limit() {
             0 => default_threads(),
             limit => limit,
         }
@@ -109,6 +118,9 @@ impl Pool {
             Err(TryLockError::Poisoned(workers)) => workers.into_inner(),
             Err(TryLockError::WouldBlock) => return None,
         };
+        if *workers == 0 {
+            forked::count_forks();
+        }
         while *workers + 1 < wanted {
             self.note_caller();
             let index = *workers;
@@ -125,6 +137,7 @@ impl Pool {
     }
 
     fn work_loop(&'static self, index: usize) {
+        let _modes = RustModes::begin();
         let mut seen = usize::MAX;
         spread::leave(self.caller.load(Ordering::Relaxed));
         loop {
@@ -254,9 +267,7 @@ mod tests {
 
     /// A pool of its own, as tests run at once; its threads live as long as the process.
     fn pool_of(threads: usize) -> &'static Pool {
-        let pool = Box::leak(Box::new(Pool::new()));
-        pool.limit.store(threads, Ordering::Relaxed);
-        pool
+        Box::leak(Box::new(Pool::new(0, threads)))
     }
 
     /// Runs so many tasks and checks that each ran once.

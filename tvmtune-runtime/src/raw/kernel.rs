@@ -3,6 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::{Traced, Variant};
+use crate::cpu::modes::RustModes;
 use crate::trace::{self, LaunchedCode};
 use crate::{Cpu, Effort, Error, Isa, PlanInfo, Tier};
 
@@ -80,7 +81,10 @@ pub(crate) fn are_inside(ranges: &[(usize, usize)], dims: &[i64]) -> bool {
 /// [`Error::Panicked`]
 pub fn portable(traced: &'static Traced, dims: &[i64], code: impl FnOnce()) -> Result<(), Error> {
     let kernel = traced.spec.name;
-    let run = || catch_unwind(AssertUnwindSafe(code)).map_err(|_| Error::Panicked { kernel });
+    let run = || {
+        let _modes = RustModes::begin();
+        catch_unwind(AssertUnwindSafe(code)).map_err(|_| Error::Panicked { kernel })
+    };
     let (isa, tier) = (Isa::Portable, Tier::Default);
     let code = || LaunchedCode { isa, tier, threads: Some(1), artifact: "" };
     trace::launch(Some(traced), dims, run, code)
