@@ -13,12 +13,9 @@ use tvmtune_plan::database::{CacheUse, Choice, Lookup, StoreKind};
 use tvmtune_plan::device;
 use tvmtune_plan::record::{SearchLimits, Tier};
 
-<<<<<<< ours
-use crate::output::{eprintln, print, println};
-=======
->>>>>>> theirs
 use crate::cli::Status;
 use crate::device_plan::{self, PlannedVariant};
+use crate::output::{eprintln, print, println};
 use crate::records::{self, PackageRecords};
 use crate::render::{Table, ago, latency, took};
 use crate::{Exit, workspace};

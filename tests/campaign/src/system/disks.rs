@@ -204,7 +204,7 @@ impl Trouble {
 
     /// Runs the command in folders with names that people do not give.
     fn of_odd_names(&self, case: &mut Case) -> Result<Verdict, Problem> {
-        let name = |case: &mut Case| OsStr::from_bytes(case.pick(&NAMES[..])).to_owned();
+        let name = |case: &mut Case| OsStr::from_bytes(case.pick::<&[u8]>(&NAMES)).to_owned();
         let mut odd = self.place.clone();
         for part in [&mut odd.package, &mut odd.cache, &mut odd.out_dir] {
             if case.random.chance(0.6) {
