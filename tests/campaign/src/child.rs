@@ -1,6 +1,7 @@
 //! Runs cases one after the other, and tells the parent of each before and after it.
 
 use std::any::Any;
+use std::backtrace::Backtrace;
 use std::cell::RefCell;
 use std::io::Write;
 use std::panic::{self, AssertUnwindSafe};
@@ -11,9 +12,13 @@ use crate::case::{self, Case};
 use crate::protocol::{End, Line, Share};
 use crate::section::{Kind, Problem, Section, Verdict};
 
+/// Frames of a panic that its finding has.
+const FRAMES: usize = 8;
+
 thread_local! {
-    /// Where the last panic of this thread was, as the hook saw it.
-    static PANICKED_AT: RefCell<String> = const { RefCell::new(String::new()) };
+    /// Where the last panic of this thread was, and how it came there, as the hook saw it.
+    static PANICKED_AT: RefCell<(String, String)> =
+        const { RefCell::new((String::new(), String::new())) };
 }
 
 /// The cases that a child runs, and for how long.
@@ -39,7 +44,8 @@ pub struct Task<'a> {
 pub fn run(section: &dyn Section, task: Task<'_>, to: &mut dyn Write) -> std::io::Result<()> {
     panic::set_hook(Box::new(|info| {
         let place = info.location().map(ToString::to_string).unwrap_or_default();
-        PANICKED_AT.set(place);
+        let trace = Backtrace::force_capture().to_string();
+        PANICKED_AT.set((place, own_frames(&trace)));
     }));
     let started = Instant::now();
     for number in task.share.cases() {
@@ -62,12 +68,16 @@ pub fn run(section: &dyn Section, task: Task<'_>, to: &mut dyn Write) -> std::io
 }
 
 /// Checks a case; a panic is a problem like others.
+///
+/// # Errors
+///
+/// What is wrong.
 pub fn check(section: &dyn Section, case: &mut Case) -> Result<Verdict, Problem> {
     // A case is dropped after it panicked: nothing of it is seen but its input and counts.
     let result = panic::catch_unwind(AssertUnwindSafe(|| section.check(case)));
     result.unwrap_or_else(|payload| {
-        let place = PANICKED_AT.take();
-        let message = format!("{place}: {}", message(payload.as_ref()));
+        let (place, frames) = PANICKED_AT.take();
+        let message = format!("{place}: {}\n{frames}", message(payload.as_ref()));
         Err(Problem { kind: Kind::Panic, message })
     })
 }
@@ -75,6 +85,16 @@ pub fn check(section: &dyn Section, case: &mut Case) -> Result<Verdict, Problem>
 /// Returns the folder of a case's input.
 pub fn folder(out: &Path, section: &dyn Section, number: u64) -> std::path::PathBuf {
     out.join(section.name()).join(number.to_string())
+}
+
+/// The innermost frames of a backtrace that lie in sources of the workspace.
+fn own_frames(trace: &str) -> String {
+    let places = trace.lines().filter_map(|it| it.trim_start().strip_prefix("at "));
+    let own = places.filter(|it| {
+        let is_code = it.contains("/src/") && !it.contains("/tests/campaign/");
+        is_code && !["/rustc/", "/registry/", "/library/"].iter().any(|not| it.contains(not))
+    });
+    own.take(FRAMES).map(|it| format!("{it}\n")).collect()
 }
 
 fn message(payload: &(dyn Any + Send)) -> &str {

@@ -10,11 +10,17 @@
 //! A case depends on its section, the seed and its number alone: the command that a finding prints
 //! repeats it.
 
+pub mod section; // what is checked of a case
 pub mod case; // one input, and what is drawn for it
 pub mod corpus; // programs as people wrote them
+pub mod generate; // programs from a grammar
 pub mod mutate; // edits of text and bytes
-pub mod program; // what holds of every program
-pub mod section; // what is checked of a case
+pub mod hostile; // values that nobody means
+pub mod program; // programs, read
+pub mod reduced; // the corpus at small extents
+pub mod launch; // arguments, and results by definition
+pub mod machine; // machine code on this machine
+pub mod execute; // a schedule on every path
 pub mod sections; // all of them
 pub mod protocol; // between parent and children
 pub mod child; // runs cases

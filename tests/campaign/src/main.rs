@@ -19,7 +19,7 @@ use tvmtune_campaign::parent::{self, Plan};
 use tvmtune_campaign::protocol::Share;
 use tvmtune_campaign::report::Report;
 use tvmtune_campaign::section::Section;
-use tvmtune_campaign::sections::ALL;
+use tvmtune_campaign::sections::{ALL, MISHAPS};
 use tvmtune_campaign::system::roles;
 
 /// Seconds of a section where nothing else ends it.
@@ -93,7 +93,7 @@ fn main() -> anyhow::Result<ExitCode> {
 
 fn selected(names: &[String]) -> anyhow::Result<Vec<&'static dyn Section>> {
     let find = |name: &String| {
-        let found = ALL.iter().copied().find(|it| it.name() == name);
+        let found = ALL.iter().copied().chain([MISHAPS]).find(|it| it.name() == name);
         found.with_context(|| format!("there is no section `{name}`: `--list` shows all"))
     };
     if names.is_empty() { Ok(ALL.to_vec()) } else { names.iter().map(find).collect() }

@@ -92,28 +92,39 @@ pub fn tokens(text: &str, material: Material<'_>, random: &mut Random) -> String
     text
 }
 
+/// What of a text may stand in the place of what: names, numbers, delimiters, other marks.
+fn class(lexeme: &str) -> u8 {
+    match lexeme.chars().next() {
+        Some(it) if it.is_ascii_digit() => 0,
+        Some(it) if it.is_alphanumeric() || it == '_' => 1,
+        Some('(' | ')' | '[' | ']' | '{' | '}' | '"' | '\'') => 2,
+        _ => 3,
+    }
+}
+
 fn edit_tokens(all: &mut Vec<String>, material: Material<'_>, random: &mut Random) {
-    let solid = |it: &&String| !it.trim().is_empty();
-    let places: Vec<usize> = (0..all.len()).filter(|at| solid(&&all[*at])).collect();
+    let solid = |at: &usize| !all[*at].trim().is_empty();
+    let mut places: Vec<usize> = (0..all.len()).filter(solid).collect();
+    // A text whose delimiters don't match is seldom read far.
+    if random.chance(0.9) {
+        places.retain(|at| class(&all[*at]) != 2);
+    }
     if places.is_empty() {
         all.push(word(material, random));
         return;
     }
     let at = places[random.below(places.len())];
-    let like = |at: usize| all[at].chars().next().map(char::is_alphanumeric);
-    match random.below(10) {
+    match random.below(11) {
         0 => drop(all.remove(at)),
         1 => all.insert(at, all[at].clone()),
-        // A name or number in the place of a name or number more often than not: other texts are
-        // seldom read far.
-        2..=4 => {
+        2..=5 => {
             let alike: Vec<usize> =
-                places.iter().copied().filter(|it| like(*it) == like(at)).collect();
+                places.iter().copied().filter(|it| class(&all[*it]) == class(&all[at])).collect();
             all[at] = all[alike[random.below(alike.len())]].clone();
         }
-        5..=6 => all[at] = word(material, random),
-        7 => all.insert(at, word(material, random)),
-        8 => {
+        6..=7 => all[at] = word(material, random),
+        8 => all.insert(at, word(material, random)),
+        9 => {
             let other = lexemes(material.other);
             if !other.is_empty() {
                 let from = random.below(other.len());
@@ -132,7 +143,7 @@ fn edit_tokens(all: &mut Vec<String>, material: Material<'_>, random: &mut Rando
 /// A word of the language, or one that readers of numbers and marks err at.
 fn word(material: Material<'_>, random: &mut Random) -> String {
     let words =
-        if material.words.is_empty() || random.chance(0.4) { WORDS } else { material.words };
+        if material.words.is_empty() || random.chance(0.25) { WORDS } else { material.words };
     words[random.below(words.len())].to_owned()
 }
 

@@ -22,6 +22,9 @@ use crate::section::{Kind, Problem, Section};
 /// The last bytes of a child's standard error stream that a finding has.
 const LAST_BYTES: usize = 2000;
 
+/// How long a child may take to start, and to save the input of a case.
+const BETWEEN_CASES: Duration = Duration::from_secs(120);
+
 /// What is asked of a campaign.
 #[derive(Clone, Debug)]
 pub struct Plan {
@@ -54,6 +57,10 @@ enum Ended {
 /// # Errors
 ///
 /// Where children cannot be started.
+///
+/// # Panics
+///
+/// Never: nothing panics that shares cases out.
 pub fn run(
     section: &dyn Section,
     plan: &Plan,
@@ -73,8 +80,8 @@ pub fn run(
     thread::scope(|scope| {
         let started = shares.into_iter().map(|it| scope.spawn(move || run.share(it)));
         let started: Vec<_> = started.collect();
-        let joined = started.into_iter().map(|it| it.join());
-        joined.map(|it| it.expect("sharing out does not panic")).collect::<anyhow::Result<()>>()
+        let mut joined = started.into_iter().map(|it| it.join());
+        joined.try_for_each(|it| it.expect("sharing out does not panic"))
     })?;
     let mut report = report.into_inner().unwrap_or_else(PoisonError::into_inner);
     report.seconds = started.elapsed().as_secs_f64();
@@ -182,6 +189,7 @@ impl Spawned {
         let (mut running, mut is_late) = (None, false);
         let mut since = Instant::now();
         loop {
+            let limit = if running.is_some() { limit } else { limit.max(BETWEEN_CASES) };
             match self.lines.recv_timeout(limit.saturating_sub(since.elapsed())) {
                 Ok(line) => {
                     match serde_json::from_str(&line) {

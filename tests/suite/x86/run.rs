@@ -1,10 +1,11 @@
 //! Runs vector code interpreted and assembled, on memory that ends at a guard page.
 
+use tvmtune_campaign::machine;
 use tvmtune_cpu::interp::{EntryValue, FaultKind, RaceCheck, execute};
-use tvmtune_cpu::vector::{Base, Count, Phase, Storage, TableEntry, VectorCode};
-use tvmtune_cpu::x86::{RegisterFile, assemble_in};
+use tvmtune_cpu::vector::{Base, Storage, TableEntry};
+use tvmtune_cpu::x86::RegisterFile;
 use tvmtune_ir::target::Isa;
-use tvmtune_runtime::raw::{Code, Guarded, Threads};
+use tvmtune_runtime::raw::Threads;
 use tvmtune_tests::skip;
 
 use super::generate::{BUFFERS, Program};
@@ -12,19 +13,7 @@ use super::generate::{BUFFERS, Program};
 /// Returns whether this machine executes code for the instruction set; where it doesn't, the test is
 /// reported as skipping that set.
 pub(super) fn executes(isa: Isa) -> bool {
-    let executes = match isa {
-        Isa::Avx2 => {
-            is_x86_feature_detected!("avx2")
-                && is_x86_feature_detected!("fma")
-                && is_x86_feature_detected!("f16c")
-        }
-        Isa::Avx512 => {
-            is_x86_feature_detected!("avx512f")
-                && is_x86_feature_detected!("avx512bw")
-                && is_x86_feature_detected!("avx512dq")
-                && is_x86_feature_detected!("avx512vl")
-        }
-    };
+    let executes = machine::executes(isa);
     if !executes {
         skip::report(&format!("this machine does not execute {}", isa.name()));
     }
@@ -72,57 +61,6 @@ fn interpret(program: &Program) -> Result<(Vec<usize>, Vec<EntryValue>), String>
     }
 }
 
-fn n_tasks(kernel: &VectorCode, dims: &[i64]) -> Vec<u64> {
-    let count = |count| match count {
-        Count::Const(value) => value,
-        Count::Param(slot) => match &kernel.table[slot.0 as usize] {
-            TableEntry::Param(value) => value.eval_dims(dims),
-            _ => unreachable!("a parameter"),
-        },
-    };
-    let of = |phase: &Phase| phase.tasks.iter().map(|it| count(it.1).max(0) as u64).product();
-    kernel.phases.iter().map(of).collect()
-}
-
-/// Assembles and runs a kernel. Memory behind the pointers of the table changes; returns the spills.
-pub(super) fn launch(
-    kernel: &VectorCode,
-    dims: &[i64],
-    cells: &mut [EntryValue],
-    file: RegisterFile,
-    threads: Threads,
-) -> u32 {
-    let machine = assemble_in(kernel, file);
-    let code = Code::load(&machine.phases).unwrap();
-    let mut memory: Vec<Option<Guarded>> = Vec::new();
-    let mut table = Vec::new();
-    for cell in &*cells {
-        let guarded = match cell {
-            EntryValue::Bytes(bytes) => {
-                let mut guarded = Guarded::new(bytes.len(), 1).unwrap();
-                guarded.bytes_mut().copy_from_slice(bytes);
-                Some(guarded)
-            }
-            _ => None,
-        };
-        table.push(match cell {
-            EntryValue::Bytes(_) => guarded.as_ref().unwrap().address(),
-            EntryValue::Integer(value) => value.cast_unsigned(),
-            // Only the low bytes count.
-            EntryValue::Bits(bits) => u64::from(*bits) | 0xdead_beef_0000_0000,
-        });
-        memory.push(guarded);
-    }
-    let scratch = kernel.scratch_bytes.eval_dims(dims) as usize;
-    code.try_out(&n_tasks(kernel, dims), &table, scratch, threads);
-    for (cell, guarded) in cells.iter_mut().zip(memory) {
-        if let Some(guarded) = guarded {
-            *cell = EntryValue::Bytes(guarded.bytes().to_vec());
-        }
-    }
-    machine.spills
-}
-
 /// Compares two elements; all NaNs are equal.
 fn same(storage: Storage, float: bool, a: &[u8], b: &[u8]) -> bool {
     let is_nan = |it: &[u8]| match (storage, it) {
@@ -138,7 +76,7 @@ fn same(storage: Storage, float: bool, a: &[u8], b: &[u8]) -> bool {
 pub(super) fn check(program: &Program, file: RegisterFile) -> Result<u32, String> {
     let (sizes, expected) = interpret(program)?;
     let mut found = cells(program, &sizes);
-    let spills = launch(&program.kernel, &[], &mut found, file, Threads::One);
+    let spills = machine::launch(&program.kernel, &[], &mut found, file, Threads::One);
     for (slot, (found, (storage, float))) in found.iter().zip(BUFFERS).enumerate() {
         let (EntryValue::Bytes(found), EntryValue::Bytes(expected)) = (found, &expected[slot])
         else {

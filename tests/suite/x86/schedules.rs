@@ -4,6 +4,7 @@
 use std::cell::Cell as Count;
 
 use proptest::prelude::*;
+use tvmtune_campaign::machine;
 use tvmtune_cpu::interp::{RaceCheck, execute, results_of, table};
 use tvmtune_cpu::vector;
 use tvmtune_cpu::x86::RegisterFile;
@@ -26,7 +27,7 @@ fn launch(
     results: &[Array],
 ) -> Vec<Array> {
     let mut cells = table(kernel, dims, params, scalars, results);
-    run::launch(kernel, dims, &mut cells, RegisterFile::of(kernel.isa), Threads::All);
+    machine::launch(kernel, dims, &mut cells, RegisterFile::of(kernel.isa), Threads::All);
     results_of(kernel, &cells, params.len(), results)
 }
 

@@ -140,7 +140,7 @@ fn mutant(case: &mut Case) -> String {
     let text = case.pick(&PROGRAMS).clone();
     let other = case.pick(&PROGRAMS).clone();
     let material = Material { words: WORDS, other: &other };
-    if case.random.chance(0.75) {
+    if case.random.chance(0.9) {
         mutate::tokens(&text, material, &mut case.random)
     } else {
         let bytes = mutate::bytes(text.as_bytes(), material, &mut case.random);

@@ -62,8 +62,10 @@ struct Shipped {
 /// Returns the records with code, of this repository.
 fn records() -> Vec<Shipped> {
     let store = Store { kind: StoreKind::Crate, dir: shipped() };
-    let read = Database::new(vec![store], None).list().into_iter();
-    let records = read.filter_map(|(_, path, record)| Some(Shipped { path, record: record.ok()? }));
+    let database = Database::new(vec![store], None);
+    let records = database
+        .list()
+        .filter_map(|(_, path, record)| Some(Shipped { path, record: record.ok()? }));
     let has_code = |it: &Shipped| {
         it.record.buckets.iter().flat_map(|it| &it.schedules).any(|it| !it.images.is_empty())
     };
