@@ -172,7 +172,7 @@ fn tune(sandbox: &Sandbox) -> (Said, Duration) {
 /// The locks that a session takes.
 fn locks(sandbox: &Sandbox) -> Option<[PathBuf; 2]> {
     let locks = Cache::new(&sandbox.cache()).locks();
-    let device = device::detect()?.key().0.replace(':', "_");
+    let device = device::detect()?.key().file_stem();
     Some([locks.join("records.lock"), locks.join(format!("{device}.lock"))])
 }
 

@@ -10,6 +10,7 @@ use proc_macro2::TokenStream;
 use tvmtune_build::op::Op;
 use tvmtune_build::plan::{self, PlanTarget, Variant};
 use tvmtune_ir::dag::DType;
+use tvmtune_ir::name::ProgramName;
 use tvmtune_ir::target::{CpuTarget, Isa};
 use tvmtune_plan::database::{Cache, Database, Files, Store, StoreKind};
 use tvmtune_plan::handoff::OpSource;
@@ -101,8 +102,8 @@ fn record(op: &Op, random: &mut Random) -> Record {
     }
     Record {
         schema: 1,
-        workload: op.id.to_string(),
-        name: op.name().to_owned(),
+        workload: op.id,
+        name: ProgramName::of(op.name()),
         device: machine().key(),
         generator: GENERATOR,
         dag: op.text.clone(),
@@ -131,7 +132,8 @@ fn entry(
     };
     Some(Entry {
         platform: isa.into(),
-        artifact: generated.artifact.to_string(),
+        artifact: generated.artifact,
+        measured_code: None,
         source,
         trace: schedule.trace.iter().map(ToString::to_string).collect(),
         measured: Some(measured),
@@ -273,7 +275,7 @@ impl Folders {
 /// Plans a build, and keeps and accepts what was read as commands do.
 fn plan(case: &mut Case, op: &Op, folders: &Folders) -> Result<Verdict, Problem> {
     let database = folders.database();
-    let lookup = database.get(&op.id.to_string(), op.name(), &op.text);
+    let lookup = database.get(&op.id, &ProgramName::of(op.name()), &op.text);
     for warning in &lookup.warnings {
         let text = warning.to_string();
         if text.chars().any(|it| it.is_control()) {
@@ -298,9 +300,8 @@ fn plan(case: &mut Case, op: &Op, folders: &Folders) -> Result<Verdict, Problem>
         let _ = database.put(&stored.record, &Files::default());
         let _ = Database::accept(&folders.package, &stored.record, &Files::default(), 2);
     }
-    let read = database.list();
+    let is_read = database.list().all(|it| it.2.is_ok()) && !lookup.records.is_empty();
     case.count(format!("{} records read", lookup.records.len()));
-    let is_read = !lookup.records.is_empty() && read.iter().all(|it| it.2.is_ok());
     Ok(if is_read { Verdict::Accepted } else { Verdict::Rejected })
 }
 
