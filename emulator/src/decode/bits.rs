@@ -168,9 +168,8 @@ fn insert(a: u64, b: u64, at: u32, n: u32, width: u32) -> u64 {
 /// Operations on predicates.
 fn logic(site: &mut Site<'_, '_>) -> Result<Op> {
     site.take_type()?;
-    let operands = site.operands;
     let to = site.destination(Class::Predicate, site.operand(0)?)?;
-    let mut a = site.flag(&operands[1])?;
+    let mut a = site.flag(site.operand(1)?)?;
     let with = match site.opcode.base {
         "and" => BoolOp::And,
         "or" => BoolOp::Or,

@@ -38,15 +38,16 @@ pub(super) fn decode(site: &mut Site<'_, '_>) -> Result<Op> {
     };
     let mut operands = site.operands;
     if hinted {
-        operands = &operands[..operands.len() - 1];
+        operands = operands.split_last().map_or(operands, |it| it.1);
     }
     let completion = if on_mbarrier {
         let mask = match multicast {
             true => Some(site.source(Class::Word, operands.last().unwrap_or(&Operand::Sink))?),
             false => None,
         };
-        let at = operands.len() - 1 - usize::from(multicast);
-        BulkCompletion::Mbarrier { address: site.address(&operands[at])?, mask }
+        let mut from_last = operands.iter().rev().skip(usize::from(multicast));
+        let barrier = from_last.next().ok_or_else(|| site.error("no mbarrier is named"))?;
+        BulkCompletion::Mbarrier { address: site.address(barrier)?, mask }
     } else {
         BulkCompletion::Group
     };
@@ -61,7 +62,7 @@ pub(super) fn decode(site: &mut Site<'_, '_>) -> Result<Op> {
         }
         let slots = site.sources(Class::Word, coordinates)?;
         let map = site.source(Class::Double, map)?;
-        let shared = site.address(&operands[1 - global])?;
+        let shared = site.address(site.operand(1 - global)?)?;
         BulkShape::Tensor { map, coordinates: slots, shared }
     } else {
         let (to, from) = (site.address(site.operand(0)?)?, site.address(site.operand(1)?)?);

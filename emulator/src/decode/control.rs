@@ -73,9 +73,11 @@ fn barrier(site: &mut Site<'_, '_>) -> Result<Op> {
         };
         let class = site.take_type()?.class();
         let to = Register { class, slot: site.destination(class, site.operand(0)?)? };
-        let predicate = operands.last().ok_or_else(|| site.error("an operand is missing"))?;
+        let [_, barrier @ .., predicate] = operands else {
+            return Err(site.error("an operand is missing"));
+        };
         reduce = Some(Reduce { op, to, predicate: site.flag(predicate)? });
-        operands = &operands[1..operands.len() - 1];
+        operands = barrier;
     }
     let [id, count @ ..] = operands else {
         return Err(site.error("an operand is missing"));

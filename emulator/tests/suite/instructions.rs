@@ -328,3 +328,22 @@ fn unknown_instructions_are_refused_when_they_are_read() {
     PTX line 20: `call`: the function `f` is not in the module
     "#);
 }
+
+#[test]
+fn instructions_without_all_their_operands_are_refused() {
+    let bulk = "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes";
+    let short = [
+        "and.pred %p1;".to_owned(),
+        "not.pred %p1;".to_owned(),
+        "barrier.red.popc.u32 %r0;".to_owned(),
+        "barrier.red.popc.u32 %r0, 0;".to_owned(),
+        format!("{bulk};"),
+        format!("{bulk} [%d1];"),
+        format!("{bulk}.multicast::cluster [%d1];"),
+        format!("{bulk}.L2::cache_hint;"),
+    ];
+    for body in short {
+        let refusal = module_of(&body).err().unwrap_or_else(|| panic!("`{body}` is accepted"));
+        assert!(!refusal.to_string().is_empty(), "{body}");
+    }
+}

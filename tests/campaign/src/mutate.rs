@@ -118,8 +118,13 @@ fn edit_tokens(all: &mut Vec<String>, material: Material<'_>, random: &mut Rando
         0 => drop(all.remove(at)),
         1 => all.insert(at, all[at].clone()),
         2..=5 => {
-            let alike: Vec<usize> =
-                places.iter().copied().filter(|it| class(&all[*it]) == class(&all[at])).collect();
+            // `%r12` in the place of `%r7` is read further than another name.
+            let stem = |at: usize| all[at].trim_end_matches(|it: char| it.is_ascii_digit());
+            let same_stem = random.chance(0.6);
+            let is_alike = |it: &usize| {
+                class(&all[*it]) == class(&all[at]) && (!same_stem || stem(*it) == stem(at))
+            };
+            let alike: Vec<usize> = places.iter().copied().filter(is_alike).collect();
             all[at] = all[alike[random.below(alike.len())]].clone();
         }
         6..=7 => all[at] = word(material, random),

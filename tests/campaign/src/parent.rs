@@ -19,8 +19,8 @@ use crate::protocol::{End, Line, Share};
 use crate::report::{Finding, SectionReport};
 use crate::section::{Kind, Problem, Section};
 
-/// The last bytes of a child's standard error stream that a finding has.
-const LAST_BYTES: usize = 2000;
+/// The bytes of the beginning, and of the end, of a child's standard error stream that a finding has.
+const END_BYTES: usize = 1000;
 
 /// How long a child may take to start, and to save the input of a case.
 const BETWEEN_CASES: Duration = Duration::from_secs(120);
@@ -179,7 +179,7 @@ impl Spawned {
             let lines = BufReader::new(stdout.expect("the output is a pipe")).lines();
             lines.map_while(Result::ok).try_for_each(|it| to.send(it))
         });
-        let errors = thread::spawn(move || last(stderr.expect("the errors are a pipe")));
+        let errors = thread::spawn(move || ends(stderr.expect("the errors are a pipe")));
         Ok(Self { child, lines, errors })
     }
 
@@ -241,13 +241,15 @@ impl Spawned {
     }
 }
 
-/// Reads all that there is; returns the end of it.
-fn last(mut from: impl Read) -> String {
-    let (mut kept, mut buffer) = (Vec::new(), [0; 4096]);
+/// Reads all that there is; returns the beginning and the end of it.
+fn ends(mut from: impl Read) -> String {
+    let (mut first, mut last, mut buffer) = (Vec::new(), Vec::new(), [0; 4096]);
     while let Ok(n @ 1..) = from.read(&mut buffer) {
-        kept.extend_from_slice(&buffer[..n]);
-        let extra = kept.len().saturating_sub(LAST_BYTES);
-        kept.drain(..extra);
+        let room = (END_BYTES - first.len()).min(n);
+        first.extend_from_slice(&buffer[..room]);
+        last.extend_from_slice(&buffer[room..n]);
+        let extra = last.len().saturating_sub(END_BYTES);
+        last.drain(..extra);
     }
-    String::from_utf8_lossy(&kept).into_owned()
+    format!("{}{}", String::from_utf8_lossy(&first), String::from_utf8_lossy(&last))
 }

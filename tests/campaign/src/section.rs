@@ -117,6 +117,13 @@ impl Problem {
     }
 }
 
+/// Returns a refusal without the names and numbers in it, so that those of one kind count as one.
+pub fn without_names(refusal: &str) -> String {
+    let outside = refusal.lines().next().unwrap_or_default().split('`').step_by(2);
+    let text = outside.collect::<Vec<_>>().join("_");
+    text.chars().filter(|it| !it.is_ascii_digit()).take(100).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -126,5 +133,11 @@ mod tests {
         let [a, b] = ["index 7 of 3\nx", "index 12 of 9\ny"].map(Problem::wrong);
         assert_eq!(a.signature(), b.signature());
         assert_ne!(a.signature(), Problem::lost("index 7 of 3").signature());
+    }
+
+    #[test]
+    fn refusals_of_one_kind_count_as_one() {
+        let [a, b] = ["`x` has rank 2", "`y1` has rank 13\nmore"].map(without_names);
+        assert_eq!((a.as_str(), b.as_str()), ("_ has rank ", "_ has rank "));
     }
 }

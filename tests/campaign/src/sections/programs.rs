@@ -13,7 +13,7 @@ use crate::execute::{self, Comparison, ISAS};
 use crate::generate::{self, CONSTRUCTS};
 use crate::launch::{Launch, elements, volume};
 use crate::program;
-use crate::section::{Problem, Section, Verdict};
+use crate::section::{Problem, Section, Verdict, without_names};
 
 /// Points of computes that a launch may have: the interpreters take microseconds for each.
 const MAX_VOLUME: f64 = 40_000.0;
@@ -66,12 +66,6 @@ impl Section for Programs {
         }
         Ok(Verdict::Accepted)
     }
-}
-
-/// A refusal without the names and numbers in it, so that those of one kind count as one.
-fn without_names(refusal: &str) -> String {
-    let outside = refusal.split('`').step_by(2);
-    outside.collect::<Vec<_>>().join("_").chars().filter(|it| !it.is_ascii_digit()).collect()
 }
 
 /// Counts what the program is made of.

@@ -6,7 +6,7 @@ use tvmtune_emulator::{Argument, Completion, Launch, Memory, Module, Options, Or
 
 use crate::case::Case;
 use crate::mutate::{self, Material};
-use crate::section::{Problem, Section, Verdict};
+use crate::section::{Problem, Section, Verdict, without_names};
 
 /// Stored kernels: name, text, and the kinds of the parameters.
 const KERNELS: &[(&str, &str, &[Kind])] = &[
@@ -165,7 +165,7 @@ impl Section for Ptx {
         case.input("kernel.ptx", text.as_str());
         let module = match Module::parse(&text) {
             Ok(module) => module,
-            Err(error) => return said(&error.to_string()),
+            Err(error) => return said(case, &error.to_string()),
         };
         let Some(kernel) = module.kernel(name) else {
             case.count("another kernel");
@@ -182,16 +182,19 @@ impl Section for Ptx {
         let options = options(case);
         match kernel.run(&launch, &arguments, &mut memory, &options) {
             Ok(_) => Ok(Verdict::Accepted),
-            Err(fault) => said(&fault.to_string()),
+            Err(fault) => said(case, &fault.to_string()),
         }
     }
 }
 
 /// A refusal says something, in a line that a terminal can show.
-fn said(text: &str) -> Result<Verdict, Problem> {
+fn said(case: &mut Case, text: &str) -> Result<Verdict, Problem> {
     if text.is_empty() {
         return Err(Problem::wrong("refused without an error"));
     }
+    // Behind the line or the kernel that an error is about.
+    let what = text.split_once(": ").map_or(text, |it| it.1);
+    case.count(format!("refused: {}", without_names(what)));
     Ok(Verdict::Rejected)
 }
 

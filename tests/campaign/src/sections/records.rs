@@ -279,7 +279,7 @@ fn plan(case: &mut Case, op: &Op, folders: &Folders) -> Result<Verdict, Problem>
     for warning in &lookup.warnings {
         let text = warning.to_string();
         if text.chars().any(|it| it.is_control()) {
-            return Err(Problem::wrong(format!("a warning has control characters: {text:?}")));
+            return Err(Problem::wrong(format!("a warning has control characters\n{text:?}")));
         }
     }
     let target = PlanTarget { device: Some(machine()), gpu: None, limits: LIMITS };
