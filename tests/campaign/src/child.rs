@@ -14,6 +14,8 @@ use crate::section::{Kind, Problem, Section, Verdict};
 
 /// Frames of a panic that its finding has.
 const FRAMES: usize = 8;
+/// Folders with sources of others: of the toolchain, and of crates.
+const OF_OTHERS: [&str; 3] = ["rustc", "registry", "library"];
 
 thread_local! {
     /// Where the last panic of this thread was, and how it came there, as the hook saw it.
@@ -92,7 +94,7 @@ fn own_frames(trace: &str) -> String {
     let places = trace.lines().filter_map(|it| it.trim_start().strip_prefix("at "));
     let own = places.filter(|it| {
         let is_code = it.contains("/src/") && !it.contains("/tests/campaign/");
-        is_code && !["/rustc/", "/registry/", "/library/"].iter().any(|not| it.contains(not))
+        is_code && !OF_OTHERS.iter().any(|folder| it.contains(&format!("/{folder}/")))
     });
     own.take(FRAMES).map(|it| format!("{it}\n")).collect()
 }

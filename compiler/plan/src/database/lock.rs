@@ -117,6 +117,11 @@ fn file_of_folder(cache: &Cache, dir: &Path) -> PathBuf {
 
 /// Opens a lock file. One that another user made may be locked without being writable.
 fn open(path: &Path) -> Result<File, DatabaseError> {
+    // Opening a pipe would wait for a reader.
+    if fs::metadata(path).is_ok_and(|it| !it.is_file()) {
+        let error = io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file");
+        return Err(DatabaseError::io("lock", path, error));
+    }
     let dir = path.parent().unwrap_or(Path::new("."));
     let created = fs::create_dir_all(dir);
     let writable = File::options().create(true).truncate(false).write(true).open(path);
@@ -242,6 +247,16 @@ mod tests {
             let error = acquire(path).unwrap_err().to_string();
             assert!(error.contains(&folder.path().display().to_string()), "{error}");
         }
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_pipe_is_no_lock_and_is_not_waited_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let pipe = folder.path().join("pipe.lock");
+        let made = std::process::Command::new("mkfifo").arg(&pipe).status();
+        assert!(made.is_ok_and(|it| it.success()), "`mkfifo` is of POSIX");
+        assert!(acquire(&pipe).unwrap_err().to_string().contains("no regular file"));
     }
 
     #[cfg(unix)]
