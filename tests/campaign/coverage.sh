@@ -9,8 +9,9 @@ set -euo pipefail
 cd "$(dirname "$0")/../.."
 
 tool() {
-    local found
-    for found in "$(rustc --print sysroot)"/lib/rustlib/*/bin/"$1" /usr/lib/llvm-{23,22,21,20,19}/bin/"$1"; do
+    local found sysroot
+    sysroot=$(rustc --print sysroot)
+    for found in "$sysroot/lib/rustlib/"*/bin/"$1" /usr/lib/llvm-{23,22,21,20,19}/bin/"$1"; do
         if [ -x "$found" ]; then
             echo "$found"
             return
@@ -33,7 +34,7 @@ binary=$target/campaign
 cp target/debug/campaign "$binary"
 LLVM_PROFILE_FILE="$PWD/$target/raw/%4m.profraw" "$binary" --out "$target/findings" "$@" || echo "(with findings)"
 
-"$profdata" merge -sparse "$target"/raw/*.profraw -o "$target/campaign.profdata"
+"$profdata" merge -sparse "$target/raw/"*.profraw -o "$target/campaign.profdata"
 "$cov" export --format=lcov --instr-profile="$target/campaign.profdata" "$binary" > "$target/campaign.lcov"
 
 # Lines of a file between its name and the end of its section: `LF` has them all, `LH` those reached.

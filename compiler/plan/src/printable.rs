@@ -18,7 +18,7 @@ pub fn shown(path: &Path) -> Printable<std::path::Display<'_>> {
 
 /// Joins lines, the result being one without control characters.
 pub fn one_line(text: &str) -> String {
-    let lines = text.lines().map(str::trim_end).filter(|it| !it.is_empty());
+    let lines = text.lines().map(str::trim).filter(|it| !it.is_empty());
     Printable(lines.collect::<Vec<_>>().join("; ")).to_string()
 }
 

@@ -9,7 +9,7 @@ pub(super) fn cases() -> Vec<Case> {
         item(
             mistake,
             &format!("{signature} {{ {body} }}"),
-            &format!("{attribute}\n{signature} {{\n    {body}\n}}"),
+            &format!("{attribute}\n{signature} {{ {body} }}"),
         )
     };
     let dims = "#[autotune(dims(M = 1..=64))]";

@@ -299,7 +299,7 @@ fn functions_expand_into_operations() {
     return t3
     "#);
     insta::assert_snapshot!(body("Tensor<f32, M>", "compute(|i| round(x[[i, 0]]))"), @r#"
-    t3: f32[d0] = select(lt(t0[v0, 0], 0.0_f32), neg(select(ge(sub(abs(t0[v0, 0]), floor(abs(t0[v0, 0]))), 0.5_f32), add(floor(abs(t0[v0, 0])), 1.0_f32), floor(abs(t0[v0, 0])))), select(ge(sub(abs(t0[v0, 0]), floor(abs(t0[v0, 0]))), 0.5_f32), add(floor(abs(t0[v0, 0])), 1.0_f32), floor(abs(t0[v0, 0]))))
+    t3: f32[d0] = select(lt(t0[v0, 0], 0.0_f32), neg(select(ge(sub(abs(t0[v0, 0]), floor(abs(t0[v0, 0]))), 0.5_f32), add(floor(abs(t0[v0, 0])), 1.0_f32), floor(abs(t0[v0, 0])))), select(gt(t0[v0, 0], 0.0_f32), select(ge(sub(abs(t0[v0, 0]), floor(abs(t0[v0, 0]))), 0.5_f32), add(floor(abs(t0[v0, 0])), 1.0_f32), floor(abs(t0[v0, 0]))), t0[v0, 0]))
     return t3
     "#);
 }
