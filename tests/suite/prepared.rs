@@ -333,6 +333,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 fn run(sandbox: &Sandbox, (name, text): (&str, &str), variables: &[(&str, &str)]) -> Said {
     let manifest = fs::read_to_string(sandbox.package().join("Cargo.toml")).expect("readable");
     // Of the runtime, and of the build script, which generates code for GPUs.
+    // `cuda` implies `half`.
+    let manifest = manifest.replace(", features = [\"half\"]", "");
     sandbox.write("Cargo.toml", &manifest.replace(" }", ", features = [\"cuda\"] }"));
     sandbox.write(&format!("src/bin/{name}.rs"), text);
     let lock = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join("Cargo.lock");

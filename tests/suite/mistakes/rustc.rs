@@ -37,7 +37,11 @@ pub(super) fn rows(sections: &[(&'static str, Vec<Case>)]) -> Vec<(&'static str,
     for stage in [Stage::Syntax, Stage::Names, Stage::Expansion, Stage::Types] {
         let mut root = String::from("fn main() {}\n");
         for (n, case) in all.iter().enumerate().filter(|(_, it)| it.stage == stage) {
-            assert!(case.source.contains(&case.written), "{}", case.mistake);
+            // What is long is shown with `..` in the place of most of it.
+            let mut parts = case.written.split("..").map(str::trim);
+            let is_shown = case.source.contains(&case.written)
+                || case.written.contains(".. ") && parts.all(|it| case.source.contains(it));
+            assert!(is_shown, "{}", case.mistake);
             root += &format!("mod case_{n};\n");
             sandbox.write(&format!("src/bin/{}/case_{n}.rs", stage.name()), &case.source);
         }
