@@ -146,6 +146,10 @@ fn flatten(tokens: TokenStream, all: &mut Vec<TokenTree>) {
 }
 
 /// The program with that number, edited.
+///
+/// # Panics
+///
+/// If there is no such program.
 pub fn mutant(seed: usize, edits: &[Edit]) -> TokenStream {
     let mut tokens: TokenStream = SEEDS[seed].parse().unwrap();
     let mut pool = Vec::new();
