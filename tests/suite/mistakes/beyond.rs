@@ -47,7 +47,7 @@ pub(super) fn cases() -> Vec<Case> {
         ),
         item(
             "3,000 calls in one another",
-            "compute(|i| relu(relu(.. x[[i]] ..)))",
+            "relu(relu(relu(relu(",
             &format!(
                 "{dims}\npub fn f(x: Tensor<f32, M>) -> Tensor<f32, M> {{\n    compute(|i| {}x[[i]]{})\n}}",
                 "relu(".repeat(3000),
@@ -56,7 +56,7 @@ pub(super) fn cases() -> Vec<Case> {
         ),
         item(
             "a choice of 100,000",
-            "compute(|i| if i < 1 { 0.0 } else if i < 1 { 0.0 } .. else { x[[i]] })",
+            "else if i < 1 { 0.0 } else if i < 1 { 0.0 }",
             &format!(
                 "{dims}\npub fn f(x: Tensor<f32, M>) -> Tensor<f32, M> {{\n    compute(|i| if i < 1 {{ 0.0 }} {} else {{ x[[i]] }})\n}}",
                 "else if i < 1 { 0.0 } ".repeat(100_000)

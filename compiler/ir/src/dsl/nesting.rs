@@ -86,7 +86,10 @@ impl Scan {
             chains.see(&token, tokens.peek());
             let here = depth + chains.depth();
             if here > MAX_DEPTH {
-                return Err(Excess::Depth(token.span()));
+                return Err(Excess::Depth(match &token {
+                    TokenTree::Group(group) => group.span_open(),
+                    other => other.span(),
+                }));
             }
             if let TokenTree::Group(group) = &token {
                 self.level(group.stream(), here + 1)?;

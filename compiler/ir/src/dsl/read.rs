@@ -7,7 +7,7 @@ use super::elaborate::{Binding, Elaborator};
 use super::errors::{Location, axis_names, quoted};
 use super::signature::ident;
 use super::value::{Kind, Value, cast, unify};
-use crate::dag::limits::is_offset;
+use crate::dag::limits::{is_addressable, is_offset};
 use crate::dag::{BinaryOp, CompareOp, DType, Expr, Literal, Subscript, TensorId};
 use crate::poly::{DimId, Poly};
 use crate::similar;
@@ -126,6 +126,10 @@ impl Elaborator {
             index.push(subscript);
         }
         let index: Vec<Subscript> = index.into_iter().collect::<Option<_>>()?;
+        if !is_addressable(&shape, dtype, &self.dim_facts) {
+            // It was reported where it is computed.
+            return None;
+        }
         if !is_offset(&index, &shape, &self.known.facts) {
             let message = format!(
                 "these indices could reach 2^53 elements from the start of `{name}`: write smaller \
