@@ -1,6 +1,6 @@
 //! Standard output and standard error of commands, of which either may be closed or full.
 //!
-//! What a command does is more than what it prints: `cargo tvmtune accept | head -1` accepts every
+//! Output is the lesser part of a command: `cargo tvmtune accept | head -1` accepts every
 //! record. So printing never fails and never panics. A reader that is gone is nobody to print for; any
 //! other error is kept, and ends the command with an error once its work is done.
 

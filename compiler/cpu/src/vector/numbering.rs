@@ -55,7 +55,7 @@ pub(super) enum Op {
     Fma(ValueId, ValueId, ValueId),
     Compare(VectorCompare, ValueId, ValueId),
     Select(ValueId, ValueId, ValueId),
-    /// Where the condition holds the fallback of `x`, else the usual value; see [`super::fallback`].
+    /// Selects the fallback of `x` if the condition holds, else the usual value; see [`super::fallback`].
     Fallback {
         fallback: Fallback,
         condition: ValueId,

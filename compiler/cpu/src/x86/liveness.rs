@@ -37,7 +37,7 @@ pub(super) struct LiveInterval {
 /// Iterations that a loop is assumed to have.
 const ESTIMATED_TRIP_COUNT: f32 = 8.0;
 
-/// How often a rare branch is assumed to be taken.
+/// The assumed frequency of a rare branch.
 const ESTIMATED_SHARE_OF_RARE: f32 = 1.0 / 64.0;
 
 /// Uses and definitions of global registers in a loop or branch.

@@ -12,7 +12,7 @@ use proc_macro2::{Delimiter, Group, Spacing, Span, TokenStream, TokenTree};
 
 /// The deepest nesting of a program. The limits of expressions, which say more, are below.
 const MAX_DEPTH: usize = 400;
-/// How much deeper a file may nest, which has modules around a program.
+/// The additional depth of a file, which has modules around a program.
 const AROUND: usize = 64;
 /// The most tokens of a program: each is looked at once for every level around it.
 const MAX_TOKENS: usize = 1 << 14;
@@ -99,7 +99,7 @@ impl Scan {
     }
 }
 
-/// How close operators bind, the loosest first. Each is a chain of its own.
+/// Precedence classes of operators, the loosest first. Each is a chain of its own.
 const N_CLASSES: usize = 8;
 /// Whatever nests to the right, or is nothing of an expression: keywords, `=`, closures, angles.
 const LOOSEST: usize = 0;

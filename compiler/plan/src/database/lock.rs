@@ -87,7 +87,7 @@ impl Lock {
                 Err(_) => return Self::in_cache(dir, left),
             };
             match wait_for(&file, dir, left, &mut |_| ()) {
-                // Who waits for a folder that was replaced meanwhile has locked nothing.
+                // A lock on a folder that was replaced meanwhile locks nothing.
                 Ok(()) if is_at(&file, dir) => return Ok(Some(Self { _file: file })),
                 Ok(()) => {}
                 Err(DatabaseError::Io { .. }) => return Self::in_cache(dir, left),
