@@ -82,10 +82,7 @@ impl Lock {
         loop {
             fs::create_dir_all(dir).map_err(|it| DatabaseError::io("create", dir, it))?;
             let left = patience.saturating_sub(start.elapsed());
-            let file = match open_folder(dir) {
-                Ok(file) => file,
-                Err(_) => return Self::in_cache(dir, left),
-            };
+            let Ok(file) = open_folder(dir) else { return Self::in_cache(dir, left) };
             match wait_for(&file, dir, left, &mut |_| ()) {
                 // A lock on a folder that was replaced meanwhile locks nothing.
                 Ok(()) if is_at(&file, dir) => return Ok(Some(Self { _file: file })),
