@@ -107,7 +107,14 @@ fn a_session_that_is_killed_leaves_no_worker() {
     let mut tune = sandbox.command(TVMTUNE);
     tune.args(["tune", "--budget", "120s"]).stderr(Stdio::null());
     let mut tune = tune.spawn().unwrap();
-    let workers = descendants(measuring(&sandbox));
+    let mut workers = Vec::new();
+    until(
+        || {
+            workers = descendants(tune.id());
+            !workers.is_empty()
+        },
+        "a worker starts",
+    );
     tune.kill().unwrap();
     tune.wait().unwrap();
     let start = Instant::now();
@@ -115,16 +122,17 @@ fn a_session_that_is_killed_leaves_no_worker() {
     assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
 }
 
-/// Starts a command, and sends it a signal once something is so.
-fn signalled(mut command: Command, signal: &str, wait: impl FnOnce()) -> Option<i32> {
+/// Starts a command, and sends it a signal once something is so of its process.
+#[cfg(target_os = "linux")]
+fn signalled(mut command: Command, signal: &str, wait: impl FnOnce(u32)) -> Option<i32> {
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-    wait();
+    wait(child.id());
     // It may have ended by itself.
     let _ = said(Command::new("kill").args([signal, &child.id().to_string()]));
     child.wait().unwrap().code()
 }
 
-#[cfg(unix)]
+#[cfg(target_os = "linux")]
 #[test]
 fn what_was_interrupted_can_be_read_and_done_again() {
     let sandbox = Sandbox::new("sandbox", PRODUCT);
@@ -134,8 +142,8 @@ fn what_was_interrupted_can_be_read_and_done_again() {
         command
     };
     if device::detect().is_some() {
-        let code = signalled(tvmtune(&["tune", "--budget", "60s"]), "-INT", || {
-            measuring(&sandbox);
+        let code = signalled(tvmtune(&["tune", "--budget", "60s"]), "-INT", |tune| {
+            until(|| !descendants(tune).is_empty(), "a worker starts");
         });
         assert_eq!(code, None, "the signal ends it");
         let said = said(&mut tvmtune(&["tune", "--trials", "4"]));
@@ -153,7 +161,7 @@ fn what_was_interrupted_can_be_read_and_done_again() {
         command
     };
     for _ in 0..8 {
-        signalled(merge(), "-INT", || until(|| !files(&into).is_empty(), "it writes"));
+        signalled(merge(), "-INT", |_| until(|| !files(&into).is_empty(), "it writes"));
         let records =
             files(&into).into_iter().filter(|it| it.extension().is_some_and(|it| it == "toml"));
         for path in records {
@@ -162,7 +170,7 @@ fn what_was_interrupted_can_be_read_and_done_again() {
     }
     assert_eq!(said(&mut merge()).code, Some(0));
     for arguments in [["accept"].as_slice(), &["gc", "--apply"]] {
-        signalled(tvmtune(arguments), "-INT", || ());
+        signalled(tvmtune(arguments), "-INT", |_| ());
         let said = said(&mut tvmtune(arguments));
         assert_eq!(said.code, Some(0), "{said:?}");
     }
