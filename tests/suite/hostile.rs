@@ -151,7 +151,7 @@ fn names_in_a_record_lead_nowhere() {
         hostile.command(&["merge", &folder], 1);
         hostile.command(&["merge", &folder, "--into", &into], 1);
         assert_eq!(snapshot(&hostile.sandbox.package()), before, "{to}");
-        assert_eq!(hostile.sandbox.records(), [PathBuf::new(); 0], "{to}");
+        assert_eq!(hostile.sandbox.records(), Vec::<PathBuf>::new(), "{to}");
     }
     hostile.write(&good);
     hostile.command(&["merge", &hostile.folder().display().to_string()], 0);
@@ -362,7 +362,7 @@ fn links_lead_out_of_no_database() {
     std::os::unix::fs::symlink(&outside, into.join("scaled_sum")).expect("writable");
     let said = hostile.command(&["merge", &from, "--into", into.to_str().expect("text")], 1);
     assert!(said.err.contains("is a link"), "{said:?}");
-    assert_eq!(files(&outside), [PathBuf::new(); 0]);
+    assert_eq!(files(&outside), Vec::<PathBuf>::new());
     // A file that is a link, or has another name as well, is replaced, and nothing is written through it.
     fs::remove_file(into.join("scaled_sum")).expect("it is there");
     let target = into.join("scaled_sum").join(good.file_name().expect("a name"));

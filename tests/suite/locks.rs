@@ -153,7 +153,7 @@ fn a_folder_that_another_process_has_locked_is_not_written() {
     // A file on its way would be in the folder of the program.
     let start = Instant::now();
     while start.elapsed() < Duration::from_millis(500) {
-        assert_eq!(files(&into), [PathBuf::new(); 0]);
+        assert_eq!(files(&into), Vec::<PathBuf>::new());
         assert!(merge.try_wait().unwrap().is_none(), "it waits");
         std::thread::sleep(PAUSE);
     }

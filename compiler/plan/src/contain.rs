@@ -52,7 +52,7 @@ mod tests {
     #[test]
     fn a_panic_is_an_error_that_names_the_op_and_the_program() {
         let text = || "tvmtune dag v1\nreturn t0\n".to_owned();
-        let indices = vec![0];
+        let indices: Vec<u32> = std::iter::once(0).collect();
         let at = indices.len();
         let found = contained("mean", text, || indices[at]).expect_err("it panics").to_string();
         let message = "index out of bounds: the len is 1 but the index is 1";

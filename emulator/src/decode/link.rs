@@ -61,13 +61,7 @@ pub(crate) fn link<'a>(tree: &Tree<'a>, layout: &Layout<'a>, kernel: usize) -> R
             others: &layouts,
             shared: &shared,
         };
-        registers.n_predicates += function.n_predicates;
-        registers.n_words += function.n_words;
-        registers.n_doubles += function.n_doubles;
-        if registers.n_predicates.max(registers.n_words).max(registers.n_doubles) > MAX_REGISTERS {
-            let message = format!("a kernel with more than {MAX_REGISTERS} registers of a class");
-            return Err(ParseError::new(1, message));
-        }
+        reserve(&mut registers, function)?;
         let (accumulators, multiplicands) =
             (wgmma_registers(function, 0), wgmma_registers(function, 1));
         for statement in function.body.iter().flatten() {
@@ -102,6 +96,18 @@ pub(crate) fn link<'a>(tree: &Tree<'a>, layout: &Layout<'a>, kernel: usize) -> R
         dynamic_shared: dynamic as u32,
         static_shared_bytes: (memory.shared - SHARED_BASE) as u32,
     })
+}
+
+/// Adds the registers that a function declares.
+fn reserve(registers: &mut RegisterAllocator, function: &Function<'_>) -> Result<()> {
+    registers.n_predicates += function.n_predicates;
+    registers.n_words += function.n_words;
+    registers.n_doubles += function.n_doubles;
+    if registers.n_predicates.max(registers.n_words).max(registers.n_doubles) > MAX_REGISTERS {
+        let message = format!("a kernel with more than {MAX_REGISTERS} registers of a class");
+        return Err(ParseError::new(1, message));
+    }
+    Ok(())
 }
 
 /// The most registers of a class in a kernel, with those of all functions that it calls.

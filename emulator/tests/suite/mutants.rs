@@ -71,7 +71,7 @@ fn tokens(text: &str) -> Vec<(usize, usize)> {
         let end = at + it.len_utf8();
         match found.last_mut() {
             Some(last) if last.1 == at && is_word(it) && text[..at].ends_with(is_word) => {
-                last.1 = end
+                last.1 = end;
             }
             _ => found.push((at, end)),
         }

@@ -35,8 +35,8 @@ struct Counts {
 impl History {
     /// Counts one transfer.
     pub(super) fn count(&mut self, source: &WorkloadId, class: &ClassId, result: TransferResult) {
-        let counts = self.sources.entry((source.clone(), class.clone())).or_default();
-        let in_a_row = self.failed_in_a_row.entry(class.clone()).or_default();
+        let counts = self.sources.entry((*source, *class)).or_default();
+        let in_a_row = self.failed_in_a_row.entry(*class).or_default();
         if result == TransferResult::Improved {
             counts.succeeded += 1;
             *in_a_row = 0;
@@ -49,8 +49,7 @@ impl History {
     /// Returns the addition to the distance of a source for its success rate in a class: 0 without
     /// trials, negative if most of them succeeded.
     pub(super) fn penalty(&self, source: &WorkloadId, class: &ClassId) -> f64 {
-        let counts =
-            self.sources.get(&(source.clone(), class.clone())).copied().unwrap_or_default();
+        let counts = self.sources.get(&(*source, *class)).copied().unwrap_or_default();
         let Counts { succeeded, failed } = counts;
         // Posterior mean of the success rate under a uniform prior (Laplace's rule of succession).
         let rate = (succeeded as f64 + 1.0) / ((succeeded + failed) as f64 + 2.0);

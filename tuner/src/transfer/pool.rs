@@ -105,7 +105,7 @@ const MAX_REPAIRS: usize = 8;
 impl Transfer {
     /// Returns its entry in a lineage; `device` is that of the record.
     pub fn ancestor(&self, device: &DeviceKey) -> Ancestor {
-        let source = Ancestor::transferred(self.source.clone(), self.source_ns);
+        let source = Ancestor::transferred(self.source, self.source_ns);
         if self.device == *device { source } else { source.on(self.device.clone()) }
     }
 }
@@ -149,7 +149,7 @@ impl TransferSources {
                     median_ns,
                     default_ns: default.and_then(|it| it.median_ns()),
                 };
-                self.add_entry(PoolEntry { source, specialized: specialized.clone() }, &classes);
+                self.add_entry(PoolEntry { source, specialized }, &classes);
             }
         }
     }
@@ -164,7 +164,7 @@ impl TransferSources {
     fn add_entry(&mut self, entry: PoolEntry, classes: &[ClassId; 3]) {
         let number = self.entries.len();
         for (strength, class) in Strength::ALL.into_iter().zip(classes) {
-            self.classes.entry((strength, class.clone())).or_default().push(number);
+            self.classes.entry((strength, *class)).or_default().push(number);
         }
         self.entries.push(entry);
     }
@@ -196,11 +196,11 @@ impl TransferSources {
                 }
                 found.push(Transfer {
                     trace: repaired.schedule.trace,
-                    source: source.workload.clone(),
+                    source: source.workload,
                     device: source.device.clone(),
                     source_ns: source.median_ns,
                     strength: candidate.strength,
-                    class: candidate.class.clone(),
+                    class: candidate.class,
                     policy,
                     distance: candidate.distance,
                     moved: repaired.distance,
@@ -223,7 +223,7 @@ impl TransferSources {
             if self.history.is_given_up(&class) {
                 continue;
             }
-            let members = self.classes.get(&(strength, class.clone()));
+            let members = self.classes.get(&(strength, class));
             for number in members.into_iter().flatten() {
                 let entry = &self.entries[*number];
                 let is_own = entry.specialized == own && entry.source.device == device;
@@ -234,7 +234,7 @@ impl TransferSources {
                 let extents = extent_distance(&entry.source.dag, dag, strength);
                 let distance = extents + penalty(strength) + platform;
                 let rank = distance + self.history.penalty(&entry.source.workload, &class);
-                matches.push(Match { entry, strength, class: class.clone(), distance, rank });
+                matches.push(Match { entry, strength, class, distance, rank });
             }
         }
         // Of the schedules of one workload, only the best one has no penalty.

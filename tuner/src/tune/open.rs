@@ -11,6 +11,7 @@ use tvmtune_space::lower_bound::lower_bound_ns;
 use tvmtune_space::{default, operands};
 
 use super::budget::Budget;
+use super::code::Code;
 use super::drift::DriftBaseline;
 use super::event::Event;
 use super::log::Trial;
@@ -27,6 +28,13 @@ use crate::space::Point;
 /// Runs a part of the compiler on a task; the error is its panic.
 fn compiled<T>(task: &Task, compile: impl FnOnce() -> T) -> Result<T, String> {
     contained(&task.name.to_string(), || canonical(&task.dag), compile).map_err(|it| it.to_string())
+}
+
+/// Returns the trace of the default schedule, and its code.
+fn default_code(task: &Task) -> Result<(Vec<Instruction>, Code), String> {
+    let schedule = compiled(task, || default::schedule(&task.dag, &task.target()))?;
+    let code = task.build(&schedule.trace)?;
+    Ok((schedule.trace, code))
 }
 
 /// The limits of a session that is opened.
@@ -50,12 +58,8 @@ impl Session {
         let clock = Instant::now();
         let Limits { budget, judging } = limits;
         let target = task.target();
-        let generated: Result<_, String> = ctx.timed(Activity::Generating, |_| {
-            let schedule = compiled(&task, || default::schedule(&task.dag, &target))?;
-            let code = task.build(&schedule.trace)?;
-            Ok((schedule, code))
-        });
-        let (schedule, code) = match generated {
+        let generated = ctx.timed(Activity::Generating, |_| default_code(&task));
+        let (trace, code) = match generated {
             Ok(generated) => generated,
             Err(why) => return Ok(Err(why)),
         };
@@ -108,8 +112,8 @@ impl Session {
         };
         session.set_up(ctx)?;
         let point = session.space.defaults().into_iter().next();
-        let point = point.filter(|it| session.space.instructions(it) == schedule.trace);
-        let proposed = Proposed { point, ..Proposed::new(Source::Default, schedule.trace) };
+        let point = point.filter(|it| session.space.instructions(it) == trace);
+        let proposed = Proposed { point, ..Proposed::new(Source::Default, trace) };
         let outcome = session.measure(&proposed, Ok(code), ctx)?;
         let Some(timing) = outcome.timing() else {
             return Ok(Err(format!("its default schedule {outcome}")));

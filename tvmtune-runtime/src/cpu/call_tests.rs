@@ -201,7 +201,7 @@ fn the_modes_of_a_caller_change_no_result() {
         for task in first as usize..end as usize {
             // SAFETY: the table is that of this test.
             unsafe {
-                *(*table.add(1) as *mut f32).add(task) = *(*table as *const f32).add(task) / 2.0
+                *(*table.add(1) as *mut f32).add(task) = *(*table as *const f32).add(task) / 2.0;
             };
         }
     }

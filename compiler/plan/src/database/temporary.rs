@@ -108,7 +108,7 @@ mod tests {
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         let file = File::create(&path).unwrap();
         file.set_modified(SystemTime::UNIX_EPOCH).unwrap();
-        assert_eq!(left_below(folder.path()), [path.clone()]);
+        assert_eq!(left_below(folder.path()), std::slice::from_ref(&path));
         sweep(path.parent().unwrap());
         assert!(!path.exists());
     }

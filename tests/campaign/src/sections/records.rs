@@ -310,7 +310,7 @@ fn check_variant(case: &mut Case, op: &Op, variant: &Variant<'_>) -> Result<(), 
     let dag = op.dag.specialize(variant.bucket);
     execute::check_trace(&variant.schedule, &dag)?;
     let generated = tvmtune_cpu::generate(&variant.schedule, variant.isa);
-    if generated.ok().map(|it| it.artifact) != Some(variant.generated.artifact.clone()) {
+    if generated.ok().map(|it| it.artifact) != Some(variant.generated.artifact) {
         return Err(Problem::wrong("the code of a plan is not that of its schedule"));
     }
     if variant.median_ns().is_some_and(|it| !it.is_finite() || it <= 0.0) {

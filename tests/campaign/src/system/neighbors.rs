@@ -188,7 +188,7 @@ impl Scene<'_> {
     fn sample(&self, n: u32) -> Result<Record, Problem> {
         let dir: PathBuf = self.place.shipped();
         let database = Database::new(vec![Store { kind: StoreKind::Crate, dir }], None);
-        let records = database.list().into_iter().filter_map(|it| it.2.ok());
+        let records = database.list().filter_map(|it| it.2.ok());
         let mut dynamic = records.filter(|it| it.buckets.iter().any(|it| !it.dims.is_empty()));
         let mut record = dynamic.next().ok_or_else(|| Problem::lost("no shipped record reads"))?;
         record.buckets.truncate(1);

@@ -55,6 +55,10 @@ struct Expected {
 
 impl Ops {
     /// Returns the one of this process.
+    ///
+    /// # Panics
+    ///
+    /// If a launch on one thread fails.
     pub fn get() -> &'static Self {
         static OPS: OnceLock<Ops> = OnceLock::new();
         OPS.get_or_init(|| Self::new().expect("launches on one thread succeed"))
