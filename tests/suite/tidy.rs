@@ -265,16 +265,22 @@ fn unsafe_code_says_why_it_is_sound() {
 }
 
 #[test]
-fn tests_that_the_safety_argument_names_exist() {
-    let document = fs::read_to_string(root().join("docs/safety.md")).unwrap();
+fn tests_that_documents_name_exist() {
     let code: String = rust_files().map(|(_, text)| text).collect();
     let mut findings = Vec::new();
-    for name in document.split('`').skip(1).step_by(2) {
-        let is_path = name.contains('/') && (name.contains(".rs") || !name.contains(' '));
-        let is_test = name.matches('_').count() > 2 && !name.contains(['/', ':']);
-        let missing = is_test && !code.contains(&format!("fn {name}()"));
-        if missing || is_path && !root().join(name).exists() {
-            findings.push(format!("docs/safety.md: there is no `{name}`"));
+    for document in ["docs/safety.md", "docs/security.md", "docs/reliability.md"] {
+        let text = fs::read_to_string(root().join(document)).unwrap();
+        // Without blocks of commands.
+        let prose: String = text.split("```").step_by(2).collect();
+        for name in prose.split('`').skip(1).step_by(2) {
+            let is_path = name.contains('/')
+                && !name.ends_with('/')
+                && (name.contains(".rs") || !name.contains(' '));
+            let is_test = name.matches('_').count() > 2 && !name.contains(['/', ':']);
+            let missing = is_test && !code.contains(&format!("fn {name}()"));
+            if missing || is_path && !root().join(name).exists() {
+                findings.push(format!("{document}: there is no `{name}`"));
+            }
         }
     }
     check(findings);

@@ -3,6 +3,7 @@
 //! The code here is written by hand, byte by byte, for a program that copies `n` words.
 
 use std::path::PathBuf;
+use std::process::Command;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -243,6 +244,32 @@ fn code_that_hangs_is_given_up() {
     let start = Instant::now();
     assert_eq!(outcome(&[vec![0xeb, 0xfe]]), Outcome::TimedOut);
     assert!(start.elapsed().as_secs() < 30);
+}
+
+/// The process that this thread started last.
+fn started_last() -> String {
+    let of_thread = std::fs::read_link("/proc/thread-self").unwrap();
+    let children = std::fs::read_to_string(PathBuf::from("/proc").join(of_thread).join("children"));
+    children.unwrap().split_whitespace().next_back().unwrap().to_owned()
+}
+
+#[test]
+fn a_worker_that_stops_is_given_up_at_the_deadline() {
+    let mut bench = Bench::new();
+    let stopped = Command::new("kill").args(["-STOP", &started_last()]).status().unwrap();
+    assert!(stopped.success());
+    // More than a pipe holds, and without a latency to beat, which would set a shorter limit.
+    let mut code = copies(0, 1, 0, 0);
+    code.resize(1 << 20, RET);
+    let job = Job::new(&kernel(None, 1), &[code], &bench.cases);
+    bench.measurer.set_deadline(Some(Instant::now()));
+    let clock = Instant::now();
+    let outcome = bench.measurer.measure(&job, &Policy::default()).unwrap();
+    assert_eq!(outcome, Outcome::TimedOut);
+    assert!(clock.elapsed().as_secs() < 20, "{:?}", clock.elapsed());
+    // Another worker takes its place.
+    let outcome = bench.measurer.measure(&job, &Policy::default()).unwrap();
+    assert!(matches!(outcome, Outcome::Timed(_)), "{outcome}");
 }
 
 #[test]

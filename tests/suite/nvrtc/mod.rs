@@ -245,7 +245,9 @@ fn the_same_text_is_compiled_only_once() {
     let at = stored.windows(4).rposition(|it| it == b"regi").unwrap();
     let changed = [&stored[..at], b"REGI", &stored[at + 4..]].concat();
     std::fs::write(path, &changed).unwrap();
-    assert_eq!(compiler.compile(&source).unwrap(), first, "what lost its hash is compiled again");
+    let again = compiler.compile(&source).unwrap();
+    // Its log tells the time that compiling took.
+    assert!(again.cubin == first.cubin && again.log != first.log, "it is compiled anew");
     let (header, content) =
         changed.split_at(changed.iter().position(|it| *it == b'\n').unwrap() + 1);
     let format = str::from_utf8(header).unwrap().split(' ').next().unwrap();

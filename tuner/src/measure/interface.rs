@@ -2,7 +2,7 @@
 
 use std::io;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::job::{CaseSpec, Job};
 use super::protocol::Policy;
@@ -16,6 +16,11 @@ pub trait Measure {
     /// Returns the time that was spent on starting workers so far.
     fn start_time(&self) -> Duration {
         Duration::ZERO
+    }
+
+    /// Sets the end of the budget: what does not answer by then is given up a few seconds later.
+    fn set_deadline(&mut self, deadline: Option<Instant>) {
+        let _ = deadline;
     }
 
     /// Sets the cases that candidates compute from now on; they are timed on the first. `expected`

@@ -1,7 +1,7 @@
 //! Measurement on a device of this machine, by a worker process.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tvmtune_ir::target::Target;
 
@@ -71,7 +71,7 @@ impl Measurer {
     /// Sends a request that needs no problem; the inner error is that of the worker.
     fn ask_of_gpu(&mut self, request: Request) -> Result<Result<Response, String>, MeasureError> {
         // A driver may take long to start.
-        Ok(match self.pool.ask(&Frame::new(request), TIME_LIMIT)? {
+        Ok(match self.pool.ask(Arc::new(Frame::new(request)), TIME_LIMIT)? {
             Answer::Response(Frame { message: Response::Failed(why), .. })
             | Answer::Crashed(why) => Err(why),
             Answer::Response(Frame { message, .. }) => Ok(message),
@@ -82,11 +82,11 @@ impl Measurer {
     /// Sends a request to a worker that is set up.
     fn ask(
         &mut self,
-        request: &Frame<Request>,
+        request: Frame<Request>,
         limit: Duration,
     ) -> Result<Result<Frame<Response>, Outcome>, MeasureError> {
         self.prepare()?;
-        Ok(match self.pool.ask(request, limit)? {
+        Ok(match self.pool.ask(Arc::new(request), limit)? {
             Answer::Response(response) => Ok(response),
             Answer::Crashed(why) => Err(Outcome::Crashed(why)),
             Answer::TimedOut => Err(Outcome::TimedOut),
@@ -100,7 +100,7 @@ impl Measurer {
         }
         let Some(set_up) = self.set_up.clone() else { return Ok(()) };
         self.is_set_up = true;
-        match self.pool.ask(&set_up, 5 * TIME_LIMIT)? {
+        match self.pool.ask(set_up, 5 * TIME_LIMIT)? {
             Answer::Response(Frame { message: Response::Done, .. }) => Ok(()),
             Answer::Response(Frame { message: Response::Failed(why), .. })
             | Answer::Crashed(why) => Err(MeasureError::SetUp(why)),
@@ -129,6 +129,10 @@ impl Measure for Measurer {
         self.pool.start_time()
     }
 
+    fn set_deadline(&mut self, deadline: Option<Instant>) {
+        self.pool.set_deadline(deadline);
+    }
+
     fn set_up(&mut self, cases: &[CaseSpec], expected: Option<&[u8]>) -> Result<(), MeasureError> {
         let problem = CaseSpec::problem(cases, expected.is_some(), self.device);
         let blob = expected.unwrap_or_default().to_vec();
@@ -144,7 +148,7 @@ impl Measure for Measurer {
     ) -> Result<Result<Vec<u8>, Outcome>, MeasureError> {
         let request = Request::Run(Run::Evaluate { code: job.code.clone(), case });
         let frame = Frame { message: request, blob: job.bytes.clone() };
-        Ok(self.ask(&frame, 5 * TIME_LIMIT)?.and_then(|it| match it.message {
+        Ok(self.ask(frame, 5 * TIME_LIMIT)?.and_then(|it| match it.message {
             Response::Results => Ok(it.blob),
             other => Err(refusal(other)),
         }))
@@ -161,7 +165,7 @@ impl Measure for Measurer {
             .map_or(TIME_LIMIT, |best| at_least + Duration::from_nanos((best * 100.0) as u64));
         let request = Request::Run(Run::Measure { code: job.code.clone(), policy: *policy });
         let frame = Frame { message: request, blob: job.bytes.clone() };
-        Ok(match self.ask(&frame, limit.min(TIME_LIMIT))? {
+        Ok(match self.ask(frame, limit.min(TIME_LIMIT))? {
             Ok(Frame { message: Response::Outcome(Outcome::Timed(timing)), .. }) => {
                 Timing::new(timing.samples_ns().to_vec())
                     .map_or_else(|| refusal(Response::Ready), Outcome::Timed)
@@ -180,7 +184,7 @@ impl Measure for Measurer {
         let codes = jobs.iter().map(|it| it.code.clone()).collect();
         let request = Request::Run(Run::Compare { codes, rounds, policy: *policy });
         let blob = jobs.iter().flat_map(|it| &it.bytes).copied().collect();
-        let answer = self.ask(&Frame { message: request, blob }, 10 * TIME_LIMIT)?;
+        let answer = self.ask(Frame { message: request, blob }, 10 * TIME_LIMIT)?;
         Ok(answer.and_then(|it| match it.message {
             Response::Timings(timings) if timings.len() == jobs.len() => {
                 let checked = timings.into_iter().map(|it| Timing::new(it.samples_ns().to_vec()));

@@ -7,8 +7,9 @@
 use std::ffi::OsString;
 use std::io::{self, BufReader, BufWriter};
 use std::path::PathBuf;
-use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 use std::{env, thread};
 
@@ -18,8 +19,10 @@ use super::worker;
 
 /// The time limit for the start of a worker.
 const START_LIMIT: Duration = Duration::from_secs(30);
-/// The time after the max_limit time limit before a worker ends itself.
+/// The time after the largest limit before a worker ends itself.
 const GRACE: Duration = Duration::from_secs(5);
+/// The least time limit of a request, also behind the deadline: final rankings go on for a moment.
+const LEAST_LIMIT: Duration = Duration::from_secs(5);
 
 /// The command line of a worker.
 #[derive(Clone, Debug)]
@@ -42,8 +45,10 @@ pub(super) enum Answer {
 pub(super) struct Pool {
     command: WorkerCommand,
     running: Option<Worker>,
-    /// The max_limit time limit of all requests.
+    /// The largest time limit of all requests.
     max_limit: Duration,
+    /// The end of the budget: whoever does not answer then gets little more time.
+    deadline: Option<Instant>,
     /// The time that workers took to start.
     start_time: Duration,
 }
@@ -51,7 +56,9 @@ pub(super) struct Pool {
 #[derive(Debug)]
 struct Worker {
     child: Child,
-    requests: BufWriter<ChildStdin>,
+    /// To the thread that writes them: a worker that is stopped reads nothing, and whoever writes to
+    /// a full pipe waits without limit.
+    requests: SyncSender<Arc<Frame<Request>>>,
     responses: Receiver<io::Result<Frame<Response>>>,
 }
 
@@ -80,7 +87,12 @@ impl WorkerCommand {
 
 impl Pool {
     pub(super) fn new(command: WorkerCommand, max_limit: Duration) -> Self {
-        Self { command, running: None, max_limit, start_time: Duration::ZERO }
+        Self { command, running: None, max_limit, deadline: None, start_time: Duration::ZERO }
+    }
+
+    /// Sets the time by which requests are answered, or given up soon after.
+    pub(super) fn set_deadline(&mut self, deadline: Option<Instant>) {
+        self.deadline = deadline;
     }
 
     /// Tells if a worker is running.
@@ -97,9 +109,10 @@ impl Pool {
     /// within a time limit. After any answer but a response the worker is gone.
     pub(super) fn ask(
         &mut self,
-        request: &Frame<Request>,
+        request: Arc<Frame<Request>>,
         limit: Duration,
     ) -> Result<Answer, MeasureError> {
+        let limit = self.within_deadline(limit.min(self.max_limit));
         let mut worker = match self.running.take() {
             Some(worker) => worker,
             None => {
@@ -110,9 +123,8 @@ impl Pool {
             }
         };
         // A worker that died before the request fails here or below.
-        let sent = request.write(&mut worker.requests);
-        let received = match sent {
-            Ok(()) => worker.responses.recv_timeout(limit.min(self.max_limit)),
+        let received = match worker.requests.try_send(request) {
+            Ok(()) => worker.responses.recv_timeout(limit),
             Err(_) => worker.responses.recv_timeout(Duration::from_secs(1)),
         };
         Ok(match received {
@@ -138,6 +150,12 @@ impl Pool {
         })
     }
 
+    /// Returns the part of a time limit that is left before the deadline.
+    fn within_deadline(&self, limit: Duration) -> Duration {
+        let left = self.deadline.map(|it| it.saturating_duration_since(Instant::now()));
+        left.map_or(limit, |left| limit.min(left.max(LEAST_LIMIT)))
+    }
+
     /// Starts a worker, and waits until it is ready.
     fn start(&self) -> Result<Worker, MeasureError> {
         // A program whose `main` lacks `maybe_run` would otherwise start itself forever.
@@ -157,6 +175,15 @@ impl Pool {
         let (Some(stdin), Some(stdout)) = (child.stdin.take(), child.stdout.take()) else {
             return Err(no_start(io::ErrorKind::BrokenPipe.into()));
         };
+        let (requests, to_write) = sync_channel::<Arc<Frame<Request>>>(1);
+        let mut stdin = BufWriter::new(stdin);
+        let write = move || {
+            for request in to_write {
+                if request.write(&mut stdin).is_err() {
+                    return;
+                }
+            }
+        };
         let (sender, responses) = sync_channel(1);
         let mut stdout = BufReader::new(stdout);
         let listen = move || {
@@ -168,9 +195,11 @@ impl Pool {
                 }
             }
         };
-        let mut worker = Worker { child, requests: BufWriter::new(stdin), responses };
-        let listener = thread::Builder::new().name("worker".to_owned()).spawn(listen);
-        let ready = listener.is_ok().then(|| worker.responses.recv_timeout(START_LIMIT));
+        let mut worker = Worker { child, requests, responses };
+        let thread = || thread::Builder::new().name("worker".to_owned());
+        let have_started = thread().spawn(write).is_ok() && thread().spawn(listen).is_ok();
+        let limit = self.within_deadline(START_LIMIT);
+        let ready = have_started.then(|| worker.responses.recv_timeout(limit));
         match ready {
             Some(Ok(Ok(Frame { message: Response::Ready, .. }))) => Ok(worker),
             _ => {

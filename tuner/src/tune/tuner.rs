@@ -93,6 +93,7 @@ pub fn run(
         summary: Summary::default(),
         clock: Instant::now(),
     };
+    tuner.measurer.set_deadline(tuner.clock.checked_add(options.budget.total));
     let mut waiting = tuner.waiting_tasks()?;
     if let Some(what) = tuner.shared.load_warning() {
         (tuner.on_event)(Event::Warning { what });

@@ -11,8 +11,8 @@ use crate::poly::{Facts, Poly, VarId};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ScalarId(pub u32);
 
-/// A literal.
-#[derive(Clone, Copy, Debug, PartialEq)]
+/// A literal. Zeros of different sign differ, since `1 / x` tells them apart; a NaN is itself.
+#[derive(Clone, Copy, Debug)]
 pub enum Literal {
     /// A floating-point value; rounded to its type where it is used.
     Float(f64),
@@ -28,6 +28,19 @@ impl Literal {
         match (self, other) {
             (Literal::Float(a), Literal::Float(b)) => a == b,
             (a, b) => a == b,
+        }
+    }
+}
+
+impl PartialEq for Literal {
+    fn eq(&self, other: &Literal) -> bool {
+        match (self, other) {
+            (Literal::Float(a), Literal::Float(b)) => {
+                a.to_bits() == b.to_bits() || a.is_nan() && b.is_nan()
+            }
+            (Literal::Int(a), Literal::Int(b)) => a == b,
+            (Literal::Bool(a), Literal::Bool(b)) => a == b,
+            _ => false,
         }
     }
 }

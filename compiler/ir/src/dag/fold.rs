@@ -140,7 +140,8 @@ fn truth(value: bool) -> Expr {
 
 fn literal(value: Number, dtype: DType) -> Expr {
     let literal = match value {
-        Number::Float(it) => Literal::Float(it),
+        // Processors differ in the sign of a NaN, and text has none.
+        Number::Float(it) => Literal::Float(if it.is_nan() { f64::NAN } else { it }),
         Number::Int(it) => Literal::Int(it),
         Number::Bool(it) => Literal::Bool(it),
     };

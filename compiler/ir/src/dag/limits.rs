@@ -27,6 +27,13 @@ pub const MAX_COMPUTES: usize = 256;
 pub const MAX_OPERANDS: usize = 128;
 /// The most dimensions of a program.
 pub const MAX_DIMS: usize = 64;
+/// The most terms of an index, and the most factors of a term: proofs go through all of them.
+pub const MAX_TERMS: usize = 64;
+/// See [`MAX_TERMS`].
+pub const MAX_FACTORS: usize = 8;
+/// The most quotients, remainders, minima and maxima in one another in an index: proofs try each in
+/// several ways.
+pub const MAX_QUOTIENTS: usize = 6;
 /// The most bytes of canonical text.
 pub const MAX_TEXT_BYTES: usize = 1 << 16;
 
@@ -45,6 +52,23 @@ pub fn magnitude(poly: &Poly, facts: &Facts) -> f64 {
 /// Returns whether an index is within the limit.
 pub fn is_index(poly: &Poly, facts: &Facts) -> bool {
     magnitude(poly, facts) <= MAX_INDEX as f64
+}
+
+/// Returns whether an index, of any magnitude, is short enough for proofs.
+pub fn is_short(poly: &Poly) -> bool {
+    fn is_within(poly: &Poly, depth: usize) -> bool {
+        poly.terms().count() <= MAX_TERMS
+            && poly.terms().all(|(atoms, _)| {
+                let nested = |it: &Atom| match it {
+                    Atom::Var(_) | Atom::Dim(_) => true,
+                    Atom::Div(a, b) | Atom::Mod(a, b) | Atom::Min(a, b) | Atom::Max(a, b) => {
+                        depth < MAX_QUOTIENTS && is_within(a, depth + 1) && is_within(b, depth + 1)
+                    }
+                };
+                atoms.len() <= MAX_FACTORS && atoms.iter().all(nested)
+            })
+    }
+    is_within(poly, 0)
 }
 
 /// Returns whether an extent of an axis is within the limit.
@@ -84,7 +108,7 @@ pub fn is_offset(index: &[Subscript], shape: &[Poly], facts: &Facts) -> bool {
 pub(super) fn index_beyond(expr: &Expr, facts: &Facts) -> Option<Poly> {
     let mut found = None;
     expr.for_each_poly(&mut |poly| {
-        if found.is_none() && !is_index(poly, facts) {
+        if found.is_none() && !(is_index(poly, facts) && is_short(poly)) {
             found = Some(poly.clone());
         }
     });

@@ -124,7 +124,8 @@ impl Check<'_> {
         let known = PathFacts::new(compute.facts(&dims));
         if let Some(index) = limits::index_beyond(&compute.body, &known.facts) {
             // Proofs about it might not be exact.
-            return self.require(false, || format!("the index `{index}` may exceed 2^53"));
+            return self
+                .require(false, || format!("the index `{index}` may exceed 2^53, or is too long"));
         }
         let dtype = self.expr(&compute.body, &known);
         self.require(dtype.is_none_or(|it| it == tensor.dtype), || {

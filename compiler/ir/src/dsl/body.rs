@@ -14,6 +14,9 @@ use crate::dag::limits::MAX_RANK;
 use crate::dag::{DType, TensorId, TensorKind};
 use crate::poly::Poly;
 
+/// The remedy where no use of an axis gives its extent.
+const DECLARE: &str = "declare the tensor, as in `let t: Tensor<f32, M, N> = compute(..)`";
+
 /// The declaration of a tensor, before its definition is elaborated.
 pub(super) enum Expected {
     Declared(DType, Vec<Poly>),
@@ -227,6 +230,7 @@ impl Elaborator {
         if let Expected::Declared(_, shape) = &expected {
             self.check_order(closure, shape, mark)?;
         }
+        self.check_inferred(closure, &extents);
         let axes: Vec<_> = axes.into_iter().collect::<Option<_>>()?;
         let body = body?;
         let (expr, dtype) = match expected {
@@ -236,6 +240,17 @@ impl Elaborator {
         };
         let expr = self.with_copied_neighbors(expr, &axes);
         Some(self.define(name.to_owned(), Axes { spatial: &axes, reduce: &[] }, None, &expr, dtype))
+    }
+
+    /// Reports an axis without an extent where nothing else is wrong: all that it indexes are names
+    /// that stand for no tensors because of the axis, as in `compute(|i| i[[i]])`.
+    fn check_inferred(&mut self, closure: &syn::ExprClosure, extents: &[Option<Poly>]) {
+        if self.errors.mark() > 0 {
+            return;
+        }
+        for (pat, _) in closure.inputs.iter().zip(extents).filter(|(_, it)| it.is_none()) {
+            self.errors.at::<()>(pat, format!("this axis indexes no tensor: {DECLARE}"));
+        }
     }
 
     /// Reports axes in another order than the declared extents, where reads since `mark` are out
@@ -317,7 +332,6 @@ impl Elaborator {
     }
 
     fn infer_one(&mut self, pat: &syn::Pat, name: &str, uses: &[&infer::AxisUse]) -> Option<Poly> {
-        let hint = "declare the tensor, as in `let t: Tensor<f32, M, N> = compute(..)`";
         let mut found: Option<(Poly, &str)> = None;
         for it in uses {
             let tensor = match self.lookup(&it.tensor) {
@@ -334,7 +348,7 @@ impl Elaborator {
                 Some((other, from)) if other != extent => {
                     let (a, b) = (self.name_poly(other), self.name_poly(extent));
                     let message = format!(
-                        "the extent of `{name}` is {a} by `{from}` and {b} by `{}`: {hint}",
+                        "the extent of `{name}` is {a} by `{from}` and {b} by `{}`: {DECLARE}",
                         it.tensor
                     );
                     return self.errors.at(pat, message);
@@ -344,7 +358,7 @@ impl Elaborator {
         }
         if found.is_none() && (!name.is_empty() || matches!(pat, syn::Pat::Wild(_))) {
             let message =
-                format!("the extent of this axis cannot be told from what it indexes: {hint}");
+                format!("the extent of this axis cannot be told from what it indexes: {DECLARE}");
             return self.errors.at(pat, message);
         }
         found.map(|(extent, _)| extent)

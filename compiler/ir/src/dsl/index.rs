@@ -3,14 +3,21 @@
 use super::elaborate::Elaborator;
 use super::errors::Location;
 use crate::dag::BinaryOp;
-use crate::dag::limits::{MAX_INDEX, is_index, magnitude};
+use crate::dag::limits::{
+    MAX_FACTORS, MAX_INDEX, MAX_QUOTIENTS, MAX_TERMS, is_index, is_short, magnitude,
+};
 use crate::poly::Poly;
-
-/// The most terms of an index.
-const MAX_TERMS: usize = 256;
 
 /// The message for an index beyond the limit.
 pub(super) const TOO_LARGE: &str = "this index could exceed 2^53";
+
+/// The message for an index that proofs would take long for.
+fn too_long() -> String {
+    format!(
+        "this index has more than {MAX_TERMS} terms, {MAX_FACTORS} factors in a term, or \
+         {MAX_QUOTIENTS} divisions in one another: compute it as a tensor of `i64`, and read that"
+    )
+}
 
 impl Elaborator {
     /// Elaborates `a op b` with Rust's meaning; reports an error where that is not proven.
@@ -28,8 +35,11 @@ impl Elaborator {
             BinaryOp::Mul => (size_a * size_b, terms_a * terms_b),
             _ => (size_a + size_b, terms_a + terms_b),
         };
-        if size > MAX_INDEX as f64 || terms > MAX_TERMS {
+        if size > MAX_INDEX as f64 {
             return self.errors.at_location(location, TOO_LARGE);
+        }
+        if terms > MAX_TERMS {
+            return self.errors.at_location(location, too_long());
         }
         let value = match op {
             BinaryOp::Add => Some(a.clone() + b.clone()),
@@ -46,6 +56,9 @@ impl Elaborator {
         // A remainder is spelled by terms that cancel.
         if !is_index(&value, &self.known.facts) {
             return self.errors.at_location(location, TOO_LARGE);
+        }
+        if !is_short(&value) {
+            return self.errors.at_location(location, too_long());
         }
         Some(value)
     }

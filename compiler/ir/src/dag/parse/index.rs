@@ -4,14 +4,8 @@
 
 use super::Reader;
 use super::cursor::{Cursor, Parsed, starts_with_digit};
-use crate::dag::limits::{MAX_INDEX, magnitude};
+use crate::dag::limits::{MAX_FACTORS, MAX_INDEX, MAX_QUOTIENTS, MAX_TERMS, magnitude};
 use crate::poly::{Atom, DimId, Poly, VarId};
-
-/// The nesting depth of quotients beyond which they are refused: proofs try each in several ways.
-const MAX_QUOTIENTS: usize = 6;
-/// The longest products and sums of indices.
-const MAX_FACTORS: usize = 8;
-const MAX_TERMS: usize = 64;
 
 impl Reader {
     /// `8*v0 + v1 - 3`

@@ -293,6 +293,20 @@ fn extents_that_cannot_be_told() {
 }
 
 #[test]
+fn axes_that_index_nothing_but_what_depends_on_them() {
+    for definition in [
+        "compute(|t| mean(0..8, |d| t[[t, d]]))",
+        "compute(|t| { let u = t + 1; u[[t]] })",
+        "compute(|t| t.get([t]).unwrap_or(0.0))",
+    ] {
+        let text = body("Tensor<f32, M>", &format!("let a = {definition}; compute(|i| a[[i]])"));
+        let wanted = "3 | t => this axis indexes no tensor: declare the tensor, as in \
+                      `let t: Tensor<f32, M, N> = compute(..)`";
+        assert_eq!(text.trim_end(), wanted, "{definition}");
+    }
+}
+
+#[test]
 fn types_that_do_not_go_together() {
     insta::assert_snapshot!(body("Tensor<f32, M>",
         "compute(|i| x[[i, 0]] * 2 + n[[i]] + i * 1.0 + n[[i]] * 2.5 + (x[[i, 0]] > 0.0) + x[[i, 0]] as f64)"), @r#"
@@ -466,4 +480,28 @@ fn large_programs_are_refused_not_suffered() {
     3 | i * 4000000000 * 4000000000 => this index could exceed 2^53
     3 | 9223372036854775808 => this integer is out of range
     "#);
+}
+
+#[test]
+fn indices_are_short_enough_to_be_read_again() {
+    let program = |index: &str| {
+        format!(
+            "#[autotune(dims(A = 1..=2, B = 1..=2, C = 1..=2, D = 1..=2, E = 1..=2, F = 1..=2))]
+             fn f(x: Tensor<f32, A>, y: Tensor<f32, B, C, D, E, F>) -> Tensor<f32, A> {{
+                 compute(|i| x.get([{index}]).unwrap_or(0.0))
+             }}"
+        )
+    };
+    let sum = "(i + A + B + C + D + E + F)";
+    let quotients = |n| (0..n).fold("i".to_owned(), |it, _| format!("({it} / B + C)"));
+    let within = [format!("{sum} * {sum}"), vec!["A"; 8].join(" * "), quotients(6)];
+    for index in within {
+        let dag = super::dag(&program(&index));
+        let text = crate::dag::print::canonical(&dag);
+        assert!(text.parse::<crate::dag::Dag>().is_ok(), "{index}");
+    }
+    for index in [format!("{sum} * {sum} * {sum}"), vec!["A"; 9].join(" * "), quotients(7)] {
+        let text = errors(&program(&index));
+        assert!(text.contains("this index has more than 64 terms, 8 factors"), "{index}: {text}");
+    }
 }

@@ -1,7 +1,7 @@
 //! The results of programs, against values worked out by hand or by plain loops.
 
 use super::{dag, program};
-use crate::dag::{DType, Number};
+use crate::dag::{DType, Dag, Number};
 use crate::interp::{Array, run};
 
 fn f32s(shape: &[u64], values: &[f32]) -> Array {
@@ -228,4 +228,30 @@ fn ranges_up_to_an_index_are_choices() {
     let range = "sum(0..=j, |k| x[[i, k]])";
     let choice = "sum(0..M, |k| if k < j + 1 { x[[i, k]] } else { 0.0 })";
     assert_eq!(text(range), text(choice));
+}
+
+#[test]
+fn zeros_of_either_sign_are_two_numbers() {
+    // Branches and tensors that differ in a sign only are not one.
+    let choice = map("1.0 / (if x[[i]] > 0.0 { 0.0 } else { -0.0 })", &[1.0, -1.0]);
+    assert_eq!(choice, [f32::INFINITY, f32::NEG_INFINITY]);
+    let tensors = dag("
+        #[autotune(dims(M = 1..=4))]
+        fn f(x: Tensor<f32, M>) -> Tensor<f32, M> {
+            let a: Tensor<f32, M> = compute(|i| 0.0);
+            let b: Tensor<f32, M> = compute(|i| -0.0);
+            compute(|i| max(0..M, |k| x[[k]] / a[[k]]) - min(0..M, |k| x[[k]] / b[[k]]))
+        }");
+    let got = run(&tensors, &[1], &[f32s(&[1], &[1.0])], &[])[0].to_f32_vec();
+    assert_eq!(got, [f32::INFINITY]);
+}
+
+#[test]
+fn a_folded_nan_is_the_one_that_text_can_say() {
+    let product = dag("
+        #[autotune(dims(M = 4))]
+        fn f(x: Tensor<f32, M>) -> Tensor<f32, M> { compute(|i| x[[i]] + f32::INFINITY * -0.0) }");
+    let text = crate::dag::print::canonical(&product);
+    let again: Dag = text.parse().unwrap();
+    assert_eq!(again.computes[0].body, product.computes[0].body);
 }
