@@ -81,13 +81,16 @@ impl Lowering<'_> {
             }
         };
         // A uniform element is in bounds if any lane is active. Lanes of a select's branch, and of a
-        // guard that may hold in no lane and restricts the element's index, must stay masked.
+        // guard that may hold in no lane and restricts the element's index, must stay masked. An index
+        // that a condition restricts may be in bounds by condition and guard together, though it
+        // does not mention what the guard bounds: `j < i` and `i < n` keep `x[j + 1]` inside.
         let uniform = lanes == LaneStride::Uniform;
         let mask = self.mask(&|this, cause| match cause {
             PredicateCause::Condition => !access.in_bounds,
             PredicateCause::Guard { id, may_be_empty: true } if uniform => {
                 let leaves = this.tree.leaves(&this.tree.guards[id]);
-                leaves.into_iter().any(|it| this.tree.mentions(&access.offset, it))
+                !access.in_bounds
+                    || leaves.into_iter().any(|it| this.tree.mentions(&access.offset, it))
             }
             PredicateCause::Extent(_) | PredicateCause::Guard { .. } => !uniform,
         })?;

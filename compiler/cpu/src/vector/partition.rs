@@ -17,10 +17,13 @@
 //!
 //! Loop partitioning of Halide and TVM (`LoopPartition`); edge kernels of BLIS.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use super::Unsupported;
 use super::affine::{Affine, Coef, n_atoms, simplify};
 use super::context::Lowering;
 use super::tree::{GuardId, Loop, LoopMode, Node};
+use tvmtune_ir::dag::TensorId;
 use tvmtune_ir::poly::{Atom, Poly, VarId};
 
 /// Atoms in a bound beyond which the guard is evaluated instead: bounds of nested loops contain
@@ -225,8 +228,9 @@ impl Lowering<'_> {
         edge_tiles
     }
 
-    /// Returns whether all indices in the body depend on the loop's variable in multiples of a
-    /// whole tile, and the guards that shorten loops stand around all of their statements.
+    /// Returns whether a tile may start at any row: indices depend on the loop's variable and the row as
+    /// `tile * variable + row` only, and the guards that shorten loops stand around all statements of
+    /// the body. Rows alone index local buffers that the tile fills itself.
     fn is_divisible(
         &self,
         loop_: &Loop,
@@ -234,41 +238,64 @@ impl Lowering<'_> {
         shortened: &[VarId],
         tile: i64,
     ) -> bool {
-        let is_multiple = |form: &Affine| {
-            form.terms.iter().all(|(var, coefficient)| {
-                let derived = self.tree.var(*var).derived.is_some();
-                match *var == loop_.var {
-                    true => coefficient.divisor() % tile == 0,
-                    false => !derived || !self.tree.mentions(&Affine::var(*var), loop_.var),
-                }
-            })
+        let varies = |form: &Affine| {
+            let mut vars = shortened.iter().chain([&loop_.var]);
+            vars.any(|it| self.tree.mentions(form, *it))
+        };
+        let own = self.own_buffers(loop_);
+        let follows = |form: &Affine, row: VarId, is_own: bool| {
+            let is_plain =
+                |it: &VarId| self.tree.var(*it).derived.is_none() || !varies(&Affine::var(*it));
+            let of = |var: VarId| form.coefficient(var).map(Coef::to_poly).unwrap_or_default();
+            form.terms.iter().all(|(it, _)| is_plain(it))
+                && (of(row) * tile == of(loop_.var)
+                    || is_own && form.coefficient(loop_.var).is_none())
         };
         let mut fits = true;
         Node::for_each_write(&loop_.body, &mut Vec::new(), &mut |write, path| {
-            write.for_each_form(&mut |form| fits &= is_multiple(form));
             let around = |var: &VarId| Node::loops(path).any(|it| it.var == *var);
-            let predicated = |var: &VarId| {
-                bounds.iter().any(|bound| {
-                    bound.row == Some(*var)
-                        && path.iter().any(
-                            |it| matches!(it, Node::If { guards, .. } if guards.contains(&bound.id)),
-                        )
-                })
-            };
-            let inside = shortened.iter().filter(|it| around(it));
-            fits &= inside.clone().count() == 1 && inside.clone().all(predicated);
+            let inside: Vec<VarId> = shortened.iter().copied().filter(around).collect();
+            let [row] = inside[..] else { return fits = false };
+            write.for_each_index(&mut |buffer, form| {
+                fits &= follows(form, row, buffer.is_some_and(|it| own.contains(&it)));
+            });
+            fits &= bounds.iter().any(|bound| {
+                bound.row == Some(row)
+                    && path.iter().any(
+                        |it| matches!(it, Node::If { guards, .. } if guards.contains(&bound.id)),
+                    )
+            });
             fits &= path.iter().all(|it| match it {
                 Node::Loop(it) => {
                     !shortened.contains(&it.var) || matches!(it.kind, LoopMode::Unrolled(_))
                 }
                 Node::If { guards, .. } => guards.iter().all(|id| {
-                    bounds.iter().any(|it| it.id == *id)
-                        || !self.tree.mentions(&self.tree.guards[*id], loop_.var)
+                    bounds.iter().any(|it| it.id == *id) || !varies(&self.tree.guards[*id])
                 }),
                 Node::Write(_) => true,
             });
         });
         fits
+    }
+
+    /// Returns the local buffers that nothing outside of a loop's body writes.
+    fn own_buffers(&self, loop_: &Loop) -> BTreeSet<TensorId> {
+        let writes = |nodes: &[Node]| {
+            let mut n_writes: BTreeMap<TensorId, usize> = BTreeMap::new();
+            Node::for_each_write(nodes, &mut Vec::new(), &mut |write, _| {
+                *n_writes.entry(write.target.tensor).or_default() += 1;
+            });
+            n_writes
+        };
+        let mut all: BTreeMap<TensorId, usize> = BTreeMap::new();
+        for (tensor, n) in self.tree.phases.iter().flat_map(|it| writes(it)) {
+            *all.entry(tensor).or_default() += n;
+        }
+        let inside = writes(&loop_.body).into_iter();
+        let is_own = |(tensor, n): &(TensorId, usize)| {
+            self.tree.buffers[tensor.0 as usize].local && all.get(tensor) == Some(n)
+        };
+        inside.filter(is_own).map(|(tensor, _)| tensor).collect()
     }
 }
 

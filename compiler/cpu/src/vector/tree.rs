@@ -240,8 +240,16 @@ impl Write {
 
     /// Calls `visit` for each linear form: that of the target, and those of the value.
     pub(super) fn for_each_form<'a>(&'a self, visit: &mut dyn FnMut(&'a Affine)) {
-        visit(&self.target.offset);
-        self.value.for_each_form(visit);
+        self.for_each_index(&mut |_, form| visit(form));
+    }
+
+    /// Calls `visit` for each linear form, with the tensor whose elements it indexes.
+    pub(super) fn for_each_index<'a>(
+        &'a self,
+        visit: &mut dyn FnMut(Option<TensorId>, &'a Affine),
+    ) {
+        visit(Some(self.target.tensor), &self.target.offset);
+        self.value.for_each_index(visit);
     }
 
     /// Calls `visit` for each linear form, those of prefetches included.
@@ -277,15 +285,18 @@ impl Term {
         }
     }
 
-    /// Calls `visit` for each linear form: indices as values, and offsets.
-    pub(super) fn for_each_form<'a>(&'a self, visit: &mut dyn FnMut(&'a Affine)) {
+    /// Calls `visit` for each linear form: indices as values, and offsets, with their tensors.
+    pub(super) fn for_each_index<'a>(
+        &'a self,
+        visit: &mut dyn FnMut(Option<TensorId>, &'a Affine),
+    ) {
         match &self.kind {
-            TermKind::Index(form) => visit(form),
-            TermKind::Read(access) => visit(&access.offset),
+            TermKind::Index(form) => visit(None, form),
+            TermKind::Read(access) => visit(Some(access.tensor), &access.offset),
             _ => {}
         }
         for child in self.children() {
-            child.for_each_form(visit);
+            child.for_each_index(visit);
         }
     }
 
