@@ -494,13 +494,13 @@ fn indices_are_short_enough_to_be_read_again() {
     };
     let sum = "(i + A + B + C + D + E + F)";
     let quotients = |n| (0..n).fold("i".to_owned(), |it, _| format!("({it} / B + C)"));
-    let within = [format!("{sum} * {sum}"), vec!["A"; 8].join(" * "), quotients(6)];
+    let within = [format!("{sum} * {sum}"), ["A"; 8].join(" * "), quotients(6)];
     for index in within {
         let dag = super::dag(&program(&index));
         let text = crate::dag::print::canonical(&dag);
         assert!(text.parse::<crate::dag::Dag>().is_ok(), "{index}");
     }
-    for index in [format!("{sum} * {sum} * {sum}"), vec!["A"; 9].join(" * "), quotients(7)] {
+    for index in [format!("{sum} * {sum} * {sum}"), ["A"; 9].join(" * "), quotients(7)] {
         let text = errors(&program(&index));
         assert!(text.contains("this index has more than 64 terms, 8 factors"), "{index}: {text}");
     }
