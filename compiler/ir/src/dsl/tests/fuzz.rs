@@ -41,7 +41,7 @@ fn read(seed: usize, edits: &[Edit], tally: &mut Tally) {
 
 #[test]
 fn mutated_programs_are_read_or_refused() {
-    let cases = 4 * ProptestConfig::default().cases;
+    let cases = 16 * ProptestConfig::default().cases;
     let mut runner = proptest::test_runner::TestRunner::new(ProptestConfig {
         cases,
         failure_persistence: None,
