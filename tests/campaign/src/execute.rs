@@ -140,7 +140,7 @@ fn run(
     launch: &Launch,
     comparison: Comparison<'_>,
 ) -> Result<(), Problem> {
-    let Launch { dims, params, scalars, expected } = launch;
+    let Launch { dims, params, scalars, expected, .. } = launch;
     let isa = kernel.isa;
     let zeros: Vec<Array> = expected.iter().map(|it| Array::zeros(it.dtype, &it.shape)).collect();
     let shown = |problem: Problem| Problem {

@@ -18,12 +18,14 @@ pub mod mutate; // edits of text and bytes
 pub mod hostile; // values that nobody means
 pub mod program; // programs, read
 pub mod reduced; // the corpus at small extents
+pub mod shaken; // how far rounding carries results
 pub mod launch; // arguments, and results by definition
 pub mod machine; // machine code on this machine
 pub mod execute; // a schedule on every path
 pub mod sections; // all of them
 pub mod protocol; // between parent and children
 pub mod child; // runs cases
+mod cpu_time; // of a child, which may wait for a busy machine
 pub mod parent; // shares cases out, and watches the time
 pub mod report; // what came of it
 pub mod system; // sections about processes and the system

@@ -1,4 +1,4 @@
-//! `cargo run --release -p tvmtune-campaign`: the command line of the campaign.
+//! `cargo run --profile campaign -p tvmtune-campaign`: the command line of the campaign.
 
 #![forbid(unsafe_code)]
 

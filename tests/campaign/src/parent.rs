@@ -15,6 +15,7 @@ use anyhow::{Context, bail};
 use rustix::process::{Pid, Signal, kill_process_group};
 
 use crate::child::folder;
+use crate::cpu_time;
 use crate::protocol::{End, Line, Share};
 use crate::report::{Finding, SectionReport};
 use crate::section::{Kind, Problem, Section};
@@ -133,7 +134,7 @@ impl Run<'_> {
             problem,
             input: folder(&self.plan.out, self.section, case),
             repeat: format!(
-                "cargo run --release -p tvmtune-campaign -- {} --seed {} --case {case}",
+                "cargo run --profile campaign -p tvmtune-campaign -- {} --seed {} --case {case}",
                 self.section.name(),
                 self.plan.seed
             ),
@@ -188,6 +189,8 @@ impl Spawned {
         let limit = run.section.limit();
         let (mut running, mut is_late) = (None, false);
         let mut since = Instant::now();
+        // The processor time of the child when it had last said something.
+        let mut taken = Duration::ZERO;
         loop {
             let limit = if running.is_some() { limit } else { limit.max(BETWEEN_CASES) };
             match self.lines.recv_timeout(limit.saturating_sub(since.elapsed())) {
@@ -201,6 +204,14 @@ impl Spawned {
                         // Code under test may print, too.
                         Err(_) => continue,
                     }
+                    since = Instant::now();
+                    taken = cpu_time::of_running(self.child.id()).unwrap_or(taken);
+                }
+                // Others have the processor.
+                Err(RecvTimeoutError::Timeout)
+                    if cpu_time::of_running(self.child.id())
+                        .is_some_and(|it| it.saturating_sub(taken) < limit / 2) =>
+                {
                     since = Instant::now();
                 }
                 Err(RecvTimeoutError::Timeout) => {

@@ -4,11 +4,14 @@ use tvmtune_campaign::case::Case;
 use tvmtune_campaign::execute::{Comparison, ISAS, check};
 use tvmtune_campaign::launch::{Launch, Numbers};
 use tvmtune_campaign::program;
-use tvmtune_ir::dag::DType;
+use tvmtune_campaign::section::Problem;
+use tvmtune_ir::dag::{DType, Dag};
+use tvmtune_ir::target::gpu::{Arch, GpuTarget};
 use tvmtune_ir::target::{CpuTarget, Target};
+use tvmtune_schedule::{Instruction, Schedule};
 use tvmtune_space::default;
 
-/// Programs, with the extents of a launch.
+/// Programs, with the extents of a launch, in the order in which parameters have them.
 const FOUND: &[(&str, &[i64])] = &[
     // The remainder of the index was that of the row in its edge tile, which may start anywhere.
     (
@@ -26,22 +29,92 @@ const FOUND: &[(&str, &[i64])] = &[
          }",
         &[32],
     ),
+    // So was it where the lanes end at a constant: `i < j` holds of lanes that are no columns.
+    (
+        "#[autotune(dims(N = 9..=17))]
+         fn lanes_behind_the_last_column(x: Tensor<f32, N>) -> Tensor<f32, N, 4> {
+             compute(|i, j| if i < j { x.get([i + 1]).unwrap_or(0.0) } else { 0.0 })
+         }",
+        &[9],
+    ),
+    // Tasks at the edge of one dimension ran all of a task's tiles along the others.
+    (
+        "#[autotune(dims(N = 1..=2147483647, K = 1..=33))]
+         fn edges_of_edges(x: Tensor<u32, K, N>) -> Tensor<bool, N, K> {
+             compute(|i, j| all(0..=j, |k| (x[[k, i]] as i32) != (x[[j, i]] as i32)))
+         }",
+        &[10, 39],
+    ),
+    // Blocks of a reduction had accumulators for millions of columns, and their cost overflowed.
+    (
+        "#[autotune(dims(M = 25, K = 5..=40, T = 1..=2147483646))]
+         fn blocks_of_a_long_reduction(x: Tensor<f32, K, T, M>) -> Tensor<i32, T, M> {
+             compute(|i, j| min((0..K, 0..T), |k, l| (k as i32) + (x[[k, i, j]] as i32)))
+         }",
+        &[5, 1],
+    ),
+    // Conditions were scaled to one another beyond 64 bits.
+    (
+        "#[autotune(dims(M = 1..=2147483646, T = 1..=31))]
+         fn windows_of_long_rows(n: Tensor<i32, M>, x: Tensor<f32, T, { M * 3 }>) -> Tensor<f32, T, { M * 3 }> {
+             compute(|i, j| sum(0..2, |k| x.get([i, 2 * j + k - 1]).unwrap_or(0.0)))
+         }",
+        &[3, 2],
+    ),
+    // The rows of shared memory were padded for extents that no launch has.
+    (
+        "#[autotune(dims(N = 8..=24, K = 18))]
+         fn padding_of_shared_rows(x: Tensor<u8, K, N, N>) -> Tensor<i32, K, N, N> {
+             let a: Tensor<u32, K, N, N> =
+                 compute(|i, j, k| x.get([i, j / 2, k * 2 - 3]).unwrap_or(0) as u32);
+             let b: Tensor<f32, K, N, N> = compute(|i, j, k| max(0..k, |l|
+                 (x[[i, j, l]] as f32) - (a[[i, 0, l]] as f32).clamp(-8.0, 8.0)));
+             compute(|i, j, k| max((0..N, 0..N), |l, m| min(m as i32, b[[i, k, l]] as i32)))
+         }",
+        &[8],
+    ),
 ];
+
+/// Checks a schedule at one launch, whose results are exact.
+fn check_exactly(dag: &Dag, schedule: &Schedule, dims: &[i64]) -> Result<(), Problem> {
+    let mut case = Case::new("regressions", 1, 0, None);
+    let launch = Launch::new(dag, dims, Numbers::Whole, &mut case.random);
+    let nest = dag.dims.iter().all(|it| it.range.hi < 1000);
+    let exact = Comparison { tolerance: Some(&|_: DType| 0.0), nest };
+    check(&mut case, schedule, &[launch], exact)
+}
 
 #[test]
 fn programs_that_were_wrong_are_right() {
+    let mut wrong = Vec::new();
     for (text, dims) in FOUND {
         let dag = program::read(text).unwrap().remove(0);
         for isa in ISAS {
-            for threads in [1, 8] {
-                let mut case = Case::new("regressions", 1, 0, None);
+            for threads in [1, 64] {
                 let target = CpuTarget { threads, ..CpuTarget::generic(isa) };
                 let schedule = default::schedule(&dag, &Target::Cpu(target));
-                let launch = Launch::new(&dag, dims, Numbers::Whole, &mut case.random);
-                let exact = Comparison { tolerance: Some(&|_: DType| 0.0), nest: true };
-                let checked = check(&mut case, &schedule, &[launch], exact);
-                assert!(checked.is_ok(), "{}: {checked:?}", dag.name);
+                if let Err(problem) = check_exactly(&dag, &schedule, dims) {
+                    let first = problem.message.lines().take(2).collect::<Vec<_>>().join(" ");
+                    wrong.push(format!("{} for {threads} threads: {first}", dag.name));
+                }
             }
         }
+        for sm in [80, 90] {
+            let target = GpuTarget::generic(Arch { sm, exact: false });
+            let _ = tvmtune_cuda::generate(&default::schedule(&dag, &Target::Gpu(target)));
+        }
     }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn lanes_behind_the_end_of_a_split_are_not_part_of_a_reduction() {
+    let text = "#[autotune()] fn f(x: Tensor<i32, 19, 3>) -> Tensor<i32> {
+        compute(|| prod((0..19, 0..3), |k, l| x[[k, l]] - 1))
+    }";
+    let dag = program::read(text).unwrap().remove(0);
+    let trace = ["split s0 a0 [16]", "reorder s0 [a2, a1, a3]", "annotate s0 a3 vectorized"];
+    let trace: Vec<Instruction> = trace.iter().map(|it| it.parse().unwrap()).collect();
+    let schedule = Schedule::replay(&dag, &trace).unwrap();
+    check_exactly(&dag, &schedule, &[]).unwrap();
 }

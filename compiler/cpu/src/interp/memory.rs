@@ -3,6 +3,8 @@
 //! Every access is checked against the bounds of its buffer. With [`RaceCheck::On`], each byte also
 //! remembers which task of the present phase wrote or read it.
 
+use std::ops::Range;
+
 use crate::vector::{Base, Storage, ops};
 
 use super::FaultKind;
@@ -45,6 +47,8 @@ struct History {
 pub(super) struct Memory<'a> {
     table: &'a mut [EntryValue],
     scratch: Vec<u8>,
+    /// The bytes of scratch memory that the task may have written: it may be far larger than these.
+    written: Range<usize>,
     histories: Vec<History>,
     task: u32,
 }
@@ -53,7 +57,8 @@ impl<'a> Memory<'a> {
     pub(super) fn new(table: &'a mut [EntryValue], scratch_bytes: usize, races: RaceCheck) -> Self {
         let watched = if races == RaceCheck::On { table.len() } else { 0 };
         let histories = (0..watched).map(|_| History::default()).collect();
-        Self { table, scratch: vec![POISON; scratch_bytes], histories, task: 0 }
+        let scratch = vec![POISON; scratch_bytes];
+        Self { table, scratch, written: 0..0, histories, task: 0 }
     }
 
     /// Clears the history, as a barrier does.
@@ -67,7 +72,17 @@ impl<'a> Memory<'a> {
     /// Starts a task: attributes later accesses to it, and poisons scratch memory.
     pub(super) fn start_task(&mut self, task: u32) {
         self.task = task;
-        self.scratch.fill(POISON);
+        let written = std::mem::take(&mut self.written);
+        self.scratch[written].fill(POISON);
+    }
+
+    /// Records bytes of scratch memory that are written.
+    fn note_written(&mut self, base: Base, bytes: &Range<usize>) {
+        if base == Base::Scratch {
+            let Range { start, end } = &mut self.written;
+            *start = if start == end { bytes.start } else { bytes.start.min(*start) };
+            *end = bytes.end.max(*end);
+        }
     }
 
     pub(super) fn cell(&self, entry: u32) -> Option<&EntryValue> {
@@ -155,6 +170,7 @@ impl<'a> Memory<'a> {
         let size = storage.bytes() as usize;
         let start = self.check(base, at, size)?;
         self.watch(base, start, size, true)?;
+        self.note_written(base, &(start..start + size));
         let target = &mut self.buffer(base)[start..start + size];
         let float = f32::from_bits(value);
         match storage {

@@ -29,6 +29,7 @@ pub(super) fn build(nest: &Nest, isa: Isa) -> Result<Tree<'_>, Unsupported> {
         dtype: it.dtype,
         local: it.scope == Scope::Local,
         size: it.shape.iter().fold(Poly::constant(1), |n, it| n * it.clone()),
+        partial_over: Vec::new(),
     });
     let unknown = Var { extent: Poly::constant(1), range: Interval::point(0), derived: None };
     let tree = Tree {

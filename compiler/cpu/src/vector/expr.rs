@@ -80,17 +80,19 @@ impl Lowering<'_> {
                 (tensor, address, lanes, storage)
             }
         };
-        // A uniform element is in bounds if any lane is active. Lanes of a select's branch, and of a
-        // guard that may hold in no lane and restricts the element's index, must stay masked. An index
-        // that a condition restricts may be in bounds by condition and guard together, though it
-        // does not mention what the guard bounds: `j < i` and `i < n` keep `x[j + 1]` inside.
+        // An element that is in bounds only where conditions hold is masked by all that makes a lane
+        // active: beyond an extent the condition may hold as well, so it alone keeps nothing inside.
+        // `j < i`, `i < n` and the lanes of a row together keep `x[j + 1]` inside.
+        //
+        // Any other uniform element is in bounds if any lane is active, so only a guard that may hold
+        // in no lane and restricts the element's index has to mask it.
         let uniform = lanes == LaneStride::Uniform;
         let mask = self.mask(&|this, cause| match cause {
-            PredicateCause::Condition => !access.in_bounds,
+            _ if !access.in_bounds => true,
+            PredicateCause::Condition => false,
             PredicateCause::Guard { id, may_be_empty: true } if uniform => {
                 let leaves = this.tree.leaves(&this.tree.guards[id]);
-                !access.in_bounds
-                    || leaves.into_iter().any(|it| this.tree.mentions(&access.offset, it))
+                leaves.into_iter().any(|it| this.tree.mentions(&access.offset, it))
             }
             PredicateCause::Extent(_) | PredicateCause::Guard { .. } => !uniform,
         })?;

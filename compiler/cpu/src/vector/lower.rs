@@ -121,7 +121,10 @@ impl<'t> Lowering<'t> {
         let mut rest = vars.clone();
         let var = rest.remove(&loop_.var).unwrap_or(*var);
         let partition = self.partition(loop_)?;
-        self.dispatch_tasks(loop_, var, &rest, &partition)
+        self.dispatch_tasks(loop_, var, &rest, &partition)?;
+        // The other ranges of an outer loop partition this one again.
+        self.bindings[loop_.var.0 as usize] = Binding::Unbound;
+        Ok(())
     }
 
     /// Selects the range of a parallel loop that a task belongs to, at run time. Tasks behind the
@@ -260,6 +263,7 @@ impl<'t> Lowering<'t> {
         for id in &range.proven {
             self.proven[*id] = true;
         }
+        let body = &mut |this: &mut Self| this.tested(loop_.var, &range.tested, body);
         if range.edge_tiles.is_empty() {
             let binding = value.as_constant().map_or(Binding::Form(value), Binding::Const);
             self.iteration(loop_, binding, body)?;
@@ -288,6 +292,21 @@ impl<'t> Lowering<'t> {
             self.proven[*id] = false;
         }
         Ok(())
+    }
+
+    /// Emits a body that is skipped where a guard fails in all iterations of inner loops.
+    fn tested(
+        &mut self,
+        loop_var: VarId,
+        guards: &[GuardId],
+        body: &mut dyn FnMut(&mut Self) -> Result<(), Unsupported>,
+    ) -> Result<(), Unsupported> {
+        let Some((id, others)) = guards.split_first() else { return body(self) };
+        let body = &mut |this: &mut Self| this.tested(loop_var, others, body);
+        match self.least_of_guard(*id, loop_var)? {
+            Some(least) if self.interval(&least).hi >= 0 => self.branch(least, body),
+            _ => body(self),
+        }
     }
 
     /// Returns the guards that hold because loops were shortened to an edge tile.

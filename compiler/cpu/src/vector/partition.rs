@@ -20,11 +20,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Unsupported;
-use super::affine::{Affine, Coef, n_atoms, simplify};
+use super::affine::{Affine, Coef, LANE, n_atoms, simplify};
 use super::context::Lowering;
 use super::tree::{GuardId, Loop, LoopMode, Node};
 use tvmtune_ir::dag::TensorId;
-use tvmtune_ir::poly::{Atom, Poly, VarId};
+use tvmtune_ir::poly::{Atom, Facts, Poly, VarId};
 
 /// Atoms in a bound beyond which the guard is evaluated instead: bounds of nested loops contain
 /// those of the loops around them.
@@ -39,6 +39,8 @@ pub(super) struct IterRange {
     pub(super) proven: Vec<GuardId>,
     /// `count` is 0 or 1.
     pub(super) at_most_one: bool,
+    /// Guards that every statement of an iteration stands in, and that iterations should be tested for.
+    pub(super) tested: Vec<GuardId>,
     /// Edge tiles that replace the iteration; empty if it runs as a whole.
     pub(super) edge_tiles: Vec<EdgeTile>,
 }
@@ -94,14 +96,76 @@ impl Lowering<'_> {
                 bounds.push(bound);
             }
         }
+        let is_open = |id: GuardId| bounds.iter().all(|it| it.id != id);
+        let tested = self.common_guards(loop_, &leaves, &is_open)?;
         if bounds.is_empty() {
-            return Ok(vec![IterRange { count: extent, ..IterRange::default() }]);
+            return Ok(vec![IterRange { count: extent, tested, ..IterRange::default() }]);
         }
         let known: Option<Vec<i64>> = bounds.iter().map(|it| it.at.as_constant()).collect();
-        Ok(match (extent.as_constant(), known) {
+        let mut ranges = match (extent.as_constant(), known) {
             (Some(extent), Some(known)) => partition_static(extent, &known, &bounds, &leaves),
             _ => self.partition_dynamic(loop_, &extent, &bounds, &leaves),
-        })
+        };
+        for range in ranges.iter_mut().filter(|it| !it.at_most_one) {
+            range.tested = tested.clone();
+        }
+        Ok(ranges)
+    }
+
+    /// Returns the guards without bounds of a loop's variable that each statement stands in, or in one like
+    /// it, and that fail from some iteration on. The iterations behind that one are skipped one by
+    /// one: a tile at the edge may consist of them.
+    fn common_guards(
+        &mut self,
+        loop_: &Loop,
+        leaves: &[Vec<GuardId>],
+        is_open: &dyn Fn(GuardId) -> bool,
+    ) -> Result<Vec<GuardId>, Unsupported> {
+        let mut common: Option<Vec<(Affine, GuardId)>> = None;
+        for ids in leaves {
+            let mut of_leaf = Vec::new();
+            for id in ids.iter().copied().filter(|it| is_open(*it)) {
+                if self.proven[id] {
+                    continue;
+                }
+                let Some(least) = self.least_of_guard(id, loop_.var)? else { continue };
+                if matches!(least.coefficient(loop_.var), Some(Coef::Const(1..))) {
+                    of_leaf.push((least, id));
+                }
+            }
+            common = Some(match common {
+                None => of_leaf,
+                Some(mut all) => {
+                    all.retain(|(it, _)| of_leaf.iter().any(|(other, _)| it == other));
+                    all
+                }
+            });
+        }
+        Ok(common.into_iter().flatten().map(|it| it.1).collect())
+    }
+
+    /// Returns the least value of a guard's form over all iterations of inner loops, as a form of the
+    /// loops that are open and of `loop_var`. `None` where it is not that of their first iterations.
+    pub(super) fn least_of_guard(
+        &mut self,
+        id: GuardId,
+        loop_var: VarId,
+    ) -> Result<Option<Affine>, Unsupported> {
+        let tree = self.tree;
+        let guard = &tree.guards[id];
+        if guard.terms.iter().any(|(it, _)| tree.var(*it).derived.is_some()) {
+            return Ok(None);
+        }
+        let mut form = self.eval(guard)?;
+        let is_inner =
+            |it: VarId| it == LANE || it != loop_var && (it.0 as usize) < tree.vars.len();
+        let grows = |it: &(VarId, Coef)| it.1.interval(&tree.facts).lo >= 0;
+        let starts_at_0 = |it: VarId| it == LANE || tree.var(it).range.lo >= 0;
+        if form.terms.iter().any(|it| is_inner(it.0) && !(grows(it) && starts_at_0(it.0))) {
+            return Ok(None);
+        }
+        form.terms.retain(|it| !is_inner(it.0));
+        Ok(Some(form))
     }
 
     /// Solves a guard for a loop's variable; `None` if it is not affine in it, with a positive
@@ -162,7 +226,12 @@ impl Lowering<'_> {
                 ends.push(&bound.at);
             }
         }
-        let at = ends[1..].iter().fold(ends[0].clone(), |at, it| at.lesser(it, facts));
+        let lesser = |a: Poly, b: &&Poly| match gap(&a, b) {
+            Some((..0, _)) => a,
+            Some(_) => (*b).clone(),
+            None => a.lesser(b, facts),
+        };
+        let at = ends[1..].iter().fold(ends[0].clone(), lesser);
         let proven: Vec<GuardId> = bounds.iter().map(|it| it.id).collect();
         let main = IterRange { count: at.clone(), proven, ..IterRange::default() };
         let same = ends.len() == 1;
@@ -181,6 +250,9 @@ impl Lowering<'_> {
         let at_most_one = is_last || within(1);
         if at_most_one && !is_last {
             count = count.lesser(&Poly::constant(1), facts);
+        }
+        if !at_most_one && let Some(end) = common_end(bounds, leaves, extent, facts) {
+            count = (end - at.clone()).greater(&Poly::constant(0), facts);
         }
         let edge_tiles = match at_most_one && covered {
             true => self.edge_tiles(loop_, bounds, &at),
@@ -330,6 +402,32 @@ fn partition_static(
         start = end;
     }
     partition
+}
+
+/// Returns the end of the iterations in which any statement runs, as far as each statement stands in
+/// guards that have this end.
+fn common_end(
+    bounds: &[GuardBound],
+    leaves: &[Vec<GuardId>],
+    extent: &Poly,
+    facts: &Facts,
+) -> Option<Poly> {
+    let ends_of = |ids: &Vec<GuardId>| -> Vec<Poly> {
+        let around = bounds.iter().filter(|it| ids.contains(&it.id));
+        let end = |it: &GuardBound| {
+            (Poly::constant(it.step - 1) - it.least.clone()).div(&Poly::constant(it.step), facts)
+        };
+        around.map(end).collect()
+    };
+    let (first, others) = leaves.split_first()?;
+    let common = |end: &Poly| others.iter().all(|it| ends_of(it).contains(end));
+    let mut ends: Vec<Poly> = ends_of(first).into_iter().filter(common).collect();
+    ends.sort_by_key(n_atoms);
+    ends.into_iter().fold(None, |end: Option<Poly>, it| {
+        let end = end.unwrap_or_else(|| extent.clone());
+        let lesser = it.lesser(&end, facts);
+        Some(if n_atoms(&lesser) <= MAX_BOUND_ATOMS { lesser } else { end })
+    })
 }
 
 /// Returns whether at most one iteration is left: one, or `ceil(n / c) - floor(n / c)` of them.

@@ -364,14 +364,16 @@ impl<'t> Lowering<'t> {
 
     /// Returns whether lanes that a predicate excludes are dead elements of a register tensor, which
     /// may be overwritten. A guard on anything but the element's index means that the element keeps
-    /// its value.
+    /// its value, and so does one on the partial results of a reduction: all of these are combined.
     fn is_dead_lane(&self, access: &Access, cause: PredicateCause) -> bool {
         let scope_loops = self.allocations.scope_loops(access.tensor);
+        let partial_over = &self.tree.buffers[access.tensor.0 as usize].partial_over;
         let own = |var| scope_loops.contains(&var) || self.tree.mentions(&access.offset, var);
         match cause {
             PredicateCause::Extent(var) => own(var),
             PredicateCause::Guard { id, .. } => {
-                self.tree.leaves(&self.tree.guards[id]).into_iter().all(own)
+                let leaves = self.tree.leaves(&self.tree.guards[id]);
+                leaves.into_iter().all(|it| own(it) && !partial_over.contains(&it))
             }
             PredicateCause::Condition => false,
         }

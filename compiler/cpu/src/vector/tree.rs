@@ -42,6 +42,8 @@ pub(super) struct Buffer {
     pub(super) local: bool,
     /// Number of elements.
     pub(super) size: Poly,
+    /// Loops whose iterations have partial results of the same element here, which are combined later.
+    pub(super) partial_over: Vec<VarId>,
 }
 
 #[derive(Clone, Debug)]

@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use super::{Buffer, Kernel, LoopKind, Statement, Stmt, WARP};
 use tvmtune_ir::dag::TensorId;
 use tvmtune_ir::dag::expr::affine;
-use tvmtune_ir::poly::{Poly, VarId};
+use tvmtune_ir::poly::{DimId, Facts, Poly, VarId};
 use tvmtune_schedule::nest::{self, flat};
 
 const BANKS: u64 = 32;
@@ -40,7 +40,7 @@ struct Around {
 }
 
 /// Pads the rows of every shared buffer of a kernel.
-pub(super) fn pad(kernel: &Kernel, buffers: &mut [Buffer]) {
+pub(super) fn pad(kernel: &Kernel, buffers: &mut [Buffer], facts: &Facts) {
     let mut accesses: BTreeMap<TensorId, Vec<Access>> = BTreeMap::new();
     collect(&kernel.body, buffers, &mut Vec::new(), &mut accesses);
     for (tensor, accesses) in accesses {
@@ -58,7 +58,7 @@ pub(super) fn pad(kernel: &Kernel, buffers: &mut [Buffer]) {
             let mut shape = buffer.shape.clone();
             let last = shape.len() - 1;
             shape[last] = Poly::constant(row + padding as i64);
-            let cost = |it: &Access| it.times * turns(kernel, it, &shape, bytes);
+            let cost = |it: &Access| it.times * turns(kernel, it, &shape, bytes, facts);
             accesses.iter().map(cost).sum::<u64>()
         };
         let paddings = (0..8).map(|it| it * step);
@@ -129,7 +129,7 @@ fn access(buffer: &Buffer, index: Vec<Poly>, around: &[Around]) -> Access {
 }
 
 /// Returns the turns that one access of the first warp takes.
-fn turns(kernel: &Kernel, access: &Access, shape: &[Poly], bytes: u64) -> u64 {
+fn turns(kernel: &Kernel, access: &Access, shape: &[Poly], bytes: u64, facts: &Facts) -> u64 {
     let position = flat(&access.index, shape);
     let width = access.lanes * bytes;
     let at_once = (BANKS * BANK_BYTES / width.max(BANK_BYTES)).max(1);
@@ -138,7 +138,9 @@ fn turns(kernel: &Kernel, access: &Access, shape: &[Poly], bytes: u64) -> u64 {
             let found = kernel.thread_vars.iter().find(|it| it.var == var);
             found.map_or(0, |it| i64::from(lane as u32 % it.range / it.step))
         };
-        position.eval(&|_| 1, &var).max(0) as u64 * bytes
+        // Any extents will do that a launch may have.
+        let dim = |dim: DimId| Poly::dim(dim).interval(facts).lo;
+        position.eval(&dim, &var).max(0) as u64 * bytes
     };
     let n_lanes = u64::from(WARP.min(kernel.threads));
     let lanes: Vec<u64> = (0..n_lanes).map(address).collect();

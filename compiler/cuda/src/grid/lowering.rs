@@ -153,7 +153,7 @@ impl Bound {
         if layouts.any_left(&kernel.body) {
             return None;
         }
-        bank_conflicts::pad(&kernel, buffers);
+        bank_conflicts::pad(&kernel, buffers, &facts);
         mma::find(&mut kernel, buffers);
         Some(Tensorized { kernel, tables, facts })
     }

@@ -225,6 +225,14 @@ impl<'a> Verifier<'a> {
         }
         // Of integers, `m * poly > -m` is enough.
         let (m, n) = (theirs.abs(), ours.abs());
+        // Three such numbers add up to one of 64 bits.
+        let fits = |it: &Poly, by: i64| {
+            let product = |it: i64| i128::from(it) * i128::from(by);
+            it.terms().all(|(_, it)| product(it).abs() < 1 << 61)
+        };
+        if !fits(poly, m) || !fits(known, n) {
+            return false;
+        }
         let slack = Poly::constant(m - 1);
         (poly.clone() * m + slack - known.clone() * n).is_nonnegative(&self.facts)
     }

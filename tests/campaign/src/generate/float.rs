@@ -148,7 +148,11 @@ impl Writer<'_> {
         let values: Vec<&String> =
             scope.values.iter().filter(|it| it.1 == ty).map(|it| &it.0).collect();
         if !values.is_empty() && self.chance(0.3) {
-            return values[self.random.below(values.len())].clone();
+            let value = values[self.random.below(values.len())].clone();
+            return match self.flavor {
+                Flavor::Exact => format!("{value}.clamp(-8.0, 8.0)"),
+                _ => value,
+            };
         }
         if self.chance(0.8)
             && let Some(text) = self.element(scope, ty)

@@ -14,11 +14,14 @@ impl Writer<'_> {
         });
         let body = match (kind, self.flavor) {
             ("sum" | "mean", Flavor::Exact) => self.product_of_elements(&inner, ty),
+            // Products of halves soon have more digits than a float.
             ("prod", Flavor::Exact) => {
-                format!("({}).clamp(-1.0, 1.0)", self.float_leaf(&inner, ty))
+                format!("({}).ceil().clamp(-1.0, 1.0)", self.float_leaf(&inner, ty))
             }
+            // Products of parts of a long one must not overflow, in any order.
             ("prod", Flavor::Smooth) => {
-                format!("(1.0 + 0.1 * tanh({}))", self.float_leaf(&inner, ty))
+                let most = ["0.1", "0.01", "0.001"][axes.len() - 1];
+                format!("(1.0 + {most} * tanh({}))", self.float_leaf(&inner, ty))
             }
             ("sum" | "mean", _) if self.chance(0.6) => self.product_of_elements(&inner, ty),
             _ => self.float(&inner, ty, 1),

@@ -4,9 +4,10 @@
 use std::time::Duration;
 
 use tvmtune_ir::dag::{DType, Dag, Expr};
-use tvmtune_ir::poly::Interval;
+use tvmtune_ir::poly::{Facts, Interval};
 use tvmtune_ir::target::{CpuTarget, Isa, Target};
 use tvmtune_schedule::arbitrary::{any_case, any_moves, move_by_move, scheduled};
+use tvmtune_schedule::nest::{self, Nest, Stmt};
 use tvmtune_schedule::repair::repair;
 use tvmtune_schedule::{Instruction, Schedule};
 use tvmtune_tuner::space::Space;
@@ -22,6 +23,9 @@ use crate::section::{Problem, Section, Verdict};
 
 /// Points of computes that a launch may have: the interpreters take microseconds for each.
 const MAX_VOLUME: f64 = 60_000.0;
+
+/// Iterations of a nest that a launch may have.
+const MAX_ITERATIONS: f64 = 30.0 * MAX_VOLUME;
 
 /// The largest extent in the range of a program that is scheduled at random.
 const MAX_EXTENT: i64 = 10_000;
@@ -69,12 +73,34 @@ impl Section for Schedules {
         let Some(schedule) = schedule(case, dag)? else { return Ok(Verdict::Rejected) };
         case.input("trace.txt", text(&schedule.trace));
         execute::check_trace(&schedule, dag)?;
+        // Stages that are computed again and again may take longer than anybody waits.
+        if iterations(&nest::lower(&schedule), dims) > MAX_ITERATIONS {
+            case.count("too much is computed again");
+            return Ok(Verdict::Rejected);
+        }
         let launch = Launch::new(dag, dims, *numbers, &mut case.random);
         let tolerance = tolerance.as_ref().map(|it| it as &dyn Fn(DType) -> f64);
         let nest = case.random.chance(0.25);
         execute::check(case, &schedule, &[launch], Comparison { tolerance, nest })?;
         Ok(Verdict::Accepted)
     }
+}
+
+/// Returns how often statements of a nest run at some extents, guards aside.
+fn iterations(nest: &Nest, dims: &[i64]) -> f64 {
+    fn of(body: &[Stmt], facts: &mut Facts) -> f64 {
+        let mut runs = |stmt: &Stmt| match stmt {
+            Stmt::For { var, extent, body, .. } => {
+                let times = extent.interval(facts).hi.max(0) as f64;
+                facts.bound_var(*var, extent.clone());
+                times * of(body, facts)
+            }
+            Stmt::If { body, .. } => of(body, facts),
+            Stmt::Store { .. } | Stmt::Update { .. } => 1.0,
+        };
+        body.iter().map(&mut runs).sum()
+    }
+    of(&nest.body, &mut Facts::of_dims(dims.iter().map(|it| Interval::point(*it))))
 }
 
 fn text(trace: &[Instruction]) -> String {

@@ -110,7 +110,21 @@ impl Blocks {
             }
         }
         while bytes(&it) > cache * 3 / 4 && it.halve() {}
+        if variant.block.is_some() {
+            it.keep_accumulators_in(b.cpu().l2_bytes / 2, lanes * variant.tile.rows);
+        }
         it.shared_by(threads)
+    }
+
+    /// Makes tasks smaller until their accumulators, which each block of a reduction reads and writes,
+    /// have so many bytes at most. `tile` is the number of elements of a register tile.
+    fn keep_accumulators_in(&mut self, bytes: u64, tile: u64) {
+        let fits =
+            |it: &Self| [it.outer, it.rows, it.vectors, tile, WORD_BYTES].iter().size() <= bytes;
+        while !fits(self) && self.vectors > 1 {
+            self.vectors = self.vectors.div_ceil(2);
+        }
+        while !fits(self) && self.halve() {}
     }
 
     /// Makes tasks smaller until so many threads have enough of them.
@@ -140,7 +154,7 @@ impl Blocks {
     /// Counts tasks.
     fn n_tasks(&self) -> u64 {
         let of_rows = self.n_outer.div_ceil(self.outer) * self.n_rows.div_ceil(self.rows);
-        self.n_others * of_rows * self.n_vectors.div_ceil(self.vectors)
+        [self.n_others, of_rows, self.n_vectors.div_ceil(self.vectors)].iter().size()
     }
 
     /// Returns whether all tasks have one size, and each thread as many, a few at least. With less rows than
@@ -149,7 +163,7 @@ impl Blocks {
         let sizes =
             [(self.n_outer, self.outer), (self.n_rows, self.rows), (self.n_vectors, self.vectors)];
         let n = self.n_tasks();
-        let n_columns = self.n_others * self.n_vectors.div_ceil(self.vectors);
+        let n_columns = [self.n_others, self.n_vectors.div_ceil(self.vectors)].iter().size();
         sizes.iter().all(|(all, each)| all.is_multiple_of(*each))
             && n.is_multiple_of(threads)
             && n >= threads * MIN_TASKS_PER_THREAD

@@ -164,12 +164,12 @@ fn blocked(b: &Builder, anchor: StageId, variant: &TileVariant) -> Option<TileVa
     let max_bytes = BLOCK_L1_SIZES * b.cpu().l1_bytes;
     let length = block_length(extents[axis], max_bytes * extents[axis] / streamed)?;
     // Accumulators go to memory and back for each block.
-    let n_blocks = extents[axis].div_ceil(length);
-    let outputs: u64 = extents[..compute.n_spatial].iter().size();
-    let n_vectors = (outputs * n_blocks).div_ceil(b.lanes()) as f64;
-    let steps: u64 = extents[compute.n_spatial..].iter().size();
+    let n_blocks = extents[axis].div_ceil(length) as f64;
+    let outputs = extents[..compute.n_spatial].iter().size() as f64;
+    let n_vectors = (outputs * n_blocks / b.lanes() as f64).ceil();
+    let steps = extents[compute.n_spatial..].iter().size() as f64;
     // The first tile loads them from far in any case.
-    let n_loads = (outputs * steps).div_ceil(b.lanes() * variant.tile.rows) as f64;
+    let n_loads = (outputs * steps / (b.lanes() * variant.tile.rows) as f64).ceil();
     let n_loads = n_loads * (1.0 - 1.0 / n_tiles as f64);
     let saved = match streamed {
         bytes if bytes <= max_bytes => 0.0,

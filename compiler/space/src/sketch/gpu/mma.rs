@@ -220,10 +220,11 @@ fn sides(b: &Builder, anchor: StageId, product: Product) -> Sides {
         let left = if with_row { rows / in_row } else { columns / in_column };
         let beside_tile = beside.map_or(1, |it| tile(it, left.max(1)));
         chosen = Sides { row: in_row, column: in_column, beside: beside_tile };
-        let n_blocks = extents[row].div_ceil(in_row)
-            * extents[column].div_ceil(in_column)
-            * beside.map_or(1, |it| extents[it].div_ceil(beside_tile));
-        if n_blocks * others >= u64::from(b.gpu().multiprocessors) {
+        let beside_blocks = beside.map_or(1, |it| extents[it].div_ceil(beside_tile));
+        let (row_blocks, column_blocks) =
+            (extents[row].div_ceil(in_row), extents[column].div_ceil(in_column));
+        let n_blocks = [others, row_blocks, column_blocks, beside_blocks].iter().size();
+        if n_blocks >= u64::from(b.gpu().multiprocessors) {
             break;
         }
     }

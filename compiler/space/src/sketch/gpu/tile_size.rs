@@ -73,10 +73,10 @@ pub(super) fn choose(b: &Builder, anchor: StageId) -> Option<TileSize> {
         let along = columns.min(extents[fast].next_power_of_two());
         let beside =
             beside_axis.map_or(1, |it| (columns / along).min(extents[it].next_power_of_two()));
-        let n_blocks = outer
-            * extents[row].div_ceil(rows)
-            * extents[fast].div_ceil(along)
-            * beside_axis.map_or(1, |it| extents[it].div_ceil(beside));
+        let beside_blocks = beside_axis.map_or(1, |it| extents[it].div_ceil(beside));
+        let (row_blocks, fast_blocks) =
+            (extents[row].div_ceil(rows), extents[fast].div_ceil(along));
+        let n_blocks = [outer, row_blocks, fast_blocks, beside_blocks].iter().size();
         chosen = Some((rows, along, beside));
         if n_blocks >= wanted {
             break;

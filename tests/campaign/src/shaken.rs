@@ -1,0 +1,180 @@
+//! How far rounding may carry the results of a program: the difference that its own definition makes
+//! of small errors in every operation.
+//!
+//! A sum that cancels, or the normalization of numbers that are almost equal, has no digits that every
+//! order of operations agrees on. No fixed tolerance is right for these: so the definition is evaluated
+//! again with errors put in, and an element is compared as closely as it withstood these.
+
+use std::cell::Cell;
+
+use tvmtune_ir::dag::{BinaryOp, Compute, DType, Dag, Expr, Literal, Number, Reducer, UnaryOp};
+use tvmtune_ir::interp::{self, Array};
+use tvmtune_ir::poly::{Poly, VarId};
+
+/// The relative error of an operation: 64 units in the last place of an `f32`.
+const ERROR: f64 = 1.0 / 262_144.0;
+
+/// Errors of code are taken to be at most this many times what the definition shows.
+const MARGIN: f64 = 4.0;
+
+/// The patterns in which errors are put in: they repeat after so many points of a compute.
+const PERIODS: [i64; 3] = [2, 3, 5];
+
+/// Returns, for each element of each result, how far code may be away; infinitely where small errors
+/// decide whether it is a number at all.
+pub fn slack(
+    dag: &Dag,
+    dims: &[i64],
+    params: &[Array],
+    scalars: &[Number],
+    expected: &[Array],
+) -> Vec<Vec<f64>> {
+    let mut slack: Vec<Vec<f64>> = expected.iter().map(|it| vec![0.0; it.len()]).collect();
+    for period in PERIODS {
+        let found = interp::run(&shaken(dag, period), dims, params, scalars);
+        for ((slack, found), expected) in slack.iter_mut().zip(&found).zip(expected) {
+            for (n, it) in slack.iter_mut().enumerate() {
+                *it = it.max(MARGIN * distance(found.get(n), expected.get(n)));
+            }
+        }
+    }
+    slack
+}
+
+/// Returns how far two numbers are from one another; infinitely if only one of them is one.
+pub fn distance(a: Number, b: Number) -> f64 {
+    let (a, b) = (a.to_f64(), b.to_f64());
+    if a == b || (a.is_nan() && b.is_nan()) {
+        return 0.0;
+    }
+    let distance = (a - b).abs();
+    if distance.is_finite() { distance } else { f64::INFINITY }
+}
+
+/// The program with an error in each operation that rounds.
+fn shaken(dag: &Dag, period: i64) -> Dag {
+    let mut computes = dag.computes.clone();
+    let n_errors = Cell::new(0);
+    for compute in &mut computes {
+        let shaker = |n| Shaker { dag, point: point(n), period, n_errors: &n_errors };
+        compute.body = shaker(compute.axes.len()).expr(&compute.body);
+        if is_float_sum(dag, compute) {
+            // All terms of an element err in the same way, as where a sum is long.
+            compute.body = shaker(compute.n_spatial).with_error(compute.body.clone());
+        }
+    }
+    Dag { computes, ..dag.clone() }
+}
+
+fn is_float_sum(dag: &Dag, compute: &Compute) -> bool {
+    let sums = matches!(compute.reducer, Some(Reducer::Sum | Reducer::Prod));
+    sums && dag.tensor(compute.tensor).dtype.is_float()
+}
+
+/// A number that differs between neighboring points of the first `n` axes.
+fn point(n: usize) -> Poly {
+    let axes = (0..n).map(|n| Poly::var(VarId(n as u32)) * (2 * n as i64 + 1));
+    axes.fold(Poly::constant(0), |sum, it| sum + it)
+}
+
+struct Shaker<'a> {
+    dag: &'a Dag,
+    point: Poly,
+    period: i64,
+    /// The errors so far: each has another sign than the one before, so that they do not cancel.
+    n_errors: &'a Cell<i64>,
+}
+
+impl Shaker<'_> {
+    fn expr(&self, expr: &Expr) -> Expr {
+        let inner = |it: &Expr| Box::new(self.expr(it));
+        match expr {
+            Expr::Const(..) | Expr::Index(_) | Expr::Scalar(_) | Expr::Read { .. } => expr.clone(),
+            Expr::Unary(op, a) => {
+                let value = Expr::Unary(*op, inner(a));
+                let exact = matches!(op, UnaryOp::Neg | UnaryOp::Not | UnaryOp::Abs);
+                if exact { value } else { self.with_error(value) }
+            }
+            Expr::Binary(op, a, b) => {
+                let value = Expr::Binary(*op, inner(a), inner(b));
+                let exact = matches!(op, BinaryOp::Min | BinaryOp::Max);
+                if exact { value } else { self.with_error(value) }
+            }
+            Expr::Compare(op, a, b) => Expr::Compare(*op, inner(a), inner(b)),
+            Expr::Select { condition, then, otherwise } => Expr::Select {
+                condition: inner(condition),
+                then: inner(then),
+                otherwise: inner(otherwise),
+            },
+            Expr::Cast(to, a) => Expr::Cast(*to, inner(a)),
+        }
+    }
+
+    /// `value * (1 + error)`, if it is a float that has room for such an error.
+    fn with_error(&self, value: Expr) -> Expr {
+        let dtype = value.dtype(self.dag);
+        if !matches!(dtype, DType::F32 | DType::F64) {
+            return value;
+        }
+        let number = |it: f64| Expr::Const(Literal::Float(it), dtype);
+        let binary = |op, a, b| Expr::Binary(op, Box::new(a), Box::new(b));
+        let period = Expr::Const(Literal::Int(self.period), DType::I64);
+        let n = self.n_errors.get();
+        self.n_errors.set(n + 1);
+        let point = self.point.clone() + Poly::constant(n);
+        let phase = binary(BinaryOp::Rem, Expr::Index(point), period);
+        // From -1 to 1, so that neither direction prevails.
+        let middle = (self.period - 1) as f64 / 2.0;
+        let signed = binary(BinaryOp::Sub, Expr::Cast(dtype, Box::new(phase)), number(middle));
+        let error = binary(BinaryOp::Mul, signed, number(ERROR / middle));
+        binary(BinaryOp::Mul, value, binary(BinaryOp::Add, error, number(1.0)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::program;
+
+    fn slack_of(text: &str, param: Array) -> Vec<f64> {
+        let dag = program::read(text).unwrap().remove(0);
+        let params = [param];
+        let expected = interp::run(&dag, &[], &params, &[]);
+        slack(&dag, &[], &params, &[], &expected).remove(0)
+    }
+
+    #[test]
+    fn what_cancels_has_more_slack_than_what_adds_up() {
+        let sum = |sign: &str| {
+            let text = format!(
+                "#[autotune(dims(N = 64))] fn f(x: Tensor<f32, N>) -> Tensor<f32> {{
+                     compute(|| sum(0..N, |i| x[[i]] * 3.0) {sign} sum(0..N, |i| x[[i]] * 3.000001))
+                 }}"
+            );
+            let x = Array::from_f32(&[64], vec![1.0; 64]);
+            slack_of(&text, x)[0]
+        };
+        let (added, subtracted) = (sum("+") / 384.0, sum("-") / 6e-5);
+        assert!(added < 1e-4 && subtracted > 1.0, "{added} {subtracted}");
+    }
+
+    #[test]
+    fn exact_operations_have_no_slack() {
+        let text = "#[autotune(dims(N = 64))] fn f(x: Tensor<f32, N>) -> Tensor<f32> {
+            compute(|| max(0..N, |i| -x[[i]].abs()))
+        }";
+        let x = Array::random(DType::F32, &[64], 1);
+        assert_eq!(slack_of(text, x), [0.0]);
+    }
+
+    #[test]
+    fn normalizing_equal_numbers_has_slack() {
+        let text = "#[autotune(dims(N = 64))] fn f(x: Tensor<f32, N>) -> Tensor<f32, N> {
+            let t: Tensor<f32, N> = compute(|i| sum(0..N, |k| x[[k]] * 1000.0));
+            let c: Tensor<f32> = compute(|| mean(0..N, |i| t[[i]]));
+            compute(|i| (t[[i]] - c[[]]) * 10.0)
+        }";
+        let x = Array::from_f32(&[64], vec![0.7; 64]);
+        assert!(slack_of(text, x).iter().all(|it| *it > 0.1));
+    }
+}
