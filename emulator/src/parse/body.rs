@@ -8,8 +8,9 @@ use super::scope::{Name, Scope};
 use super::tree::{Function, Operand, ParseError, Result, Statement};
 use crate::registers::{Class, Slot};
 
-/// The most registers of a class in a function: the compiler numbers far fewer.
-const MAX_REGISTERS: u64 = 1 << 16;
+/// The most registers of a class in a function: the compiler numbers each value of an unrolled loop, and
+/// came to 75,665 once.
+const MAX_REGISTERS: u64 = 1 << 18;
 
 /// The body of one function, as far as it was read.
 pub(super) struct Body<'a> {

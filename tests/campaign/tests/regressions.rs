@@ -84,6 +84,15 @@ fn check_exactly(dag: &Dag, schedule: &Schedule, dims: &[i64]) -> Result<(), Pro
     check(&mut case, schedule, &[launch], exact)
 }
 
+/// Checks the schedule of a trace for a program of fixed extents.
+#[track_caller]
+fn replayed(text: &str, trace: &[&str]) {
+    let dag = program::read(text).unwrap().remove(0);
+    let trace: Vec<Instruction> = trace.iter().map(|it| it.parse().unwrap()).collect();
+    let schedule = Schedule::replay(&dag, &trace).unwrap();
+    check_exactly(&dag, &schedule, &[]).unwrap();
+}
+
 #[test]
 fn programs_that_were_wrong_are_right() {
     let mut wrong = Vec::new();
@@ -112,9 +121,20 @@ fn lanes_behind_the_end_of_a_split_are_not_part_of_a_reduction() {
     let text = "#[autotune()] fn f(x: Tensor<i32, 19, 3>) -> Tensor<i32> {
         compute(|| prod((0..19, 0..3), |k, l| x[[k, l]] - 1))
     }";
-    let dag = program::read(text).unwrap().remove(0);
-    let trace = ["split s0 a0 [16]", "reorder s0 [a2, a1, a3]", "annotate s0 a3 vectorized"];
-    let trace: Vec<Instruction> = trace.iter().map(|it| it.parse().unwrap()).collect();
-    let schedule = Schedule::replay(&dag, &trace).unwrap();
-    check_exactly(&dag, &schedule, &[]).unwrap();
+    replayed(text, &["split s0 a0 [16]", "reorder s0 [a2, a1, a3]", "annotate s0 a3 vectorized"]);
+}
+
+#[test]
+fn a_stage_inside_covers_what_another_stage_inside_reads() {
+    let text = "#[autotune()] fn f(x: Tensor<i32, 3, 8>) -> Tensor<i32, 3, 8> {
+        let s: Tensor<i32, 3> = compute(|j| sum(0..8, |k| x[[j, k]]));
+        let c: Tensor<i32, 3, 8> = compute(|j, k| x[[j, k]] - s[[j]]);
+        let v: Tensor<i32, 3> = compute(|j| sum(0..8, |k| c[[j, k]] * c[[j, k]]));
+        compute(|j, k| c[[j, k]] + v[[j]])
+    }";
+    // Two places in one fused loop: the row is known at the outer one and not at the inner one.
+    replayed(
+        text,
+        &["fuse s3 a0 a1", "split s3 a2 [4, 2]", "compute_at s2 s3 a4", "compute_at s1 s3 a3"],
+    );
 }

@@ -47,7 +47,8 @@ pub fn infer_bounds(
 ) -> Regions {
     let mut regions = Regions::new();
     let mut required = Required { keep_full_tiles: schedule.has_threads(), ..Required::default() };
-    let mut own = host_spans(schedule.stage(host.id), host, facts);
+    let outer = enclosing.iter().rev().find_map(|it| it.get(&host.id));
+    let mut own = host_spans(schedule.stage(host.id), host, outer, facts);
     let open = host.n_open.checked_sub(1).and_then(|it| schedule.stage(host.id).order.get(it));
     let is_online =
         |it: &Stage| it.online && open.is_some_and(|axis| it.attach == Attach::At(host.id, *axis));
@@ -110,8 +111,14 @@ fn online_region(stage: &Stage, enclosing: Option<&Vec<Span>>, block: &Span) -> 
     axes.map(span).collect()
 }
 
-/// The spans of the host's axes: open loops have one value, the others run.
-fn host_spans(stage: &Stage, host: &OpenLoop<'_>, facts: &Facts) -> Vec<Span> {
+/// The spans of the host's axes: open loops have one value, the others run. Axes whose span is unknown
+/// have that of the loop around, `outer`, whose iteration this one is part of.
+fn host_spans(
+    stage: &Stage,
+    host: &OpenLoop<'_>,
+    outer: Option<&Vec<Span>>,
+    facts: &Facts,
+) -> Vec<Span> {
     let mut spans: Vec<Option<Span>> = vec![None; stage.axes.len()];
     for (place, axis) in stage.order.iter().enumerate() {
         let axis = axis.0 as usize;
@@ -136,6 +143,9 @@ fn host_spans(stage: &Stage, host: &OpenLoop<'_>, facts: &Facts) -> Vec<Span> {
         }
     }
     let global = |(n, axis): (usize, Option<Span>)| {
+        if let (None, Some(outer)) = (&axis, outer.and_then(|it| it.get(n))) {
+            return outer.clone();
+        }
         let mut span = axis.unwrap_or_else(|| Span::whole(host.extents.by_axis[n].clone()));
         if let Some(first) = host.origins.get(n) {
             span.first += first.clone();
