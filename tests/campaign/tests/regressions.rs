@@ -86,11 +86,12 @@ fn check_exactly(dag: &Dag, schedule: &Schedule, dims: &[i64]) -> Result<(), Pro
 
 /// Checks the schedule of a trace for a program of fixed extents.
 #[track_caller]
-fn replayed(text: &str, trace: &[&str]) {
-    let dag = program::read(text).unwrap().remove(0);
-    let trace: Vec<Instruction> = trace.iter().map(|it| it.parse().unwrap()).collect();
-    let schedule = Schedule::replay(&dag, &trace).unwrap();
-    check_exactly(&dag, &schedule, &[]).unwrap();
+fn check_trace(text: &str, trace: &[&str]) {
+    let dag = program::read(text).expect("a program").remove(0);
+    let trace: Result<Vec<Instruction>, _> = trace.iter().map(|it| it.parse()).collect();
+    let schedule = Schedule::replay(&dag, &trace.expect("primitives")).expect("legal ones");
+    let checked = check_exactly(&dag, &schedule, &[]);
+    assert!(checked.is_ok(), "{checked:?}");
 }
 
 #[test]
@@ -121,7 +122,10 @@ fn lanes_behind_the_end_of_a_split_are_not_part_of_a_reduction() {
     let text = "#[autotune()] fn f(x: Tensor<i32, 19, 3>) -> Tensor<i32> {
         compute(|| prod((0..19, 0..3), |k, l| x[[k, l]] - 1))
     }";
-    replayed(text, &["split s0 a0 [16]", "reorder s0 [a2, a1, a3]", "annotate s0 a3 vectorized"]);
+    check_trace(
+        text,
+        &["split s0 a0 [16]", "reorder s0 [a2, a1, a3]", "annotate s0 a3 vectorized"],
+    );
 }
 
 #[test]
@@ -133,7 +137,7 @@ fn a_stage_inside_covers_what_another_stage_inside_reads() {
         compute(|j, k| c[[j, k]] + v[[j]])
     }";
     // Two places in one fused loop: the row is known at the outer one and not at the inner one.
-    replayed(
+    check_trace(
         text,
         &["fuse s3 a0 a1", "split s3 a2 [4, 2]", "compute_at s2 s3 a4", "compute_at s1 s3 a3"],
     );

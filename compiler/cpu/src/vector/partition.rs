@@ -10,6 +10,9 @@
 //! that inner loops are partitioned in turn. Bounds that are constants give exact code; bounds
 //! known at launch give trip counts and masks.
 //!
+//! Where a bound depends on the task, or would be too long a formula, iterations are tested one by one:
+//! those in which every statement is guarded off are skipped.
+//!
 //! Rows of a tile in registers have no index at run time. A remainder of `r` rows, known at launch,
 //! therefore runs as edge tiles of 4, 2 and 1 rows, each executed or skipped.
 //!
