@@ -40,7 +40,7 @@ fn cargo_check_never_measures_and_cargo_build_tunes_once() {
         assert!(!output.err.contains("tvmtune:"), "{output:?}");
         assert!(!output.err.contains("Compiling tvmtune"), "{output:?}");
     };
-    // So that what the crate depends on is compiled, whichever test comes first.
+    // This build compiles the dependencies, which no step below may do, whichever test runs first.
     cargo(&Sandbox::new("sandbox", SOURCE), "", &["build"]);
     cargo(&sandbox, "", &["check"]);
     // An untuned kernel makes no check run the script again, and the first build tunes it.

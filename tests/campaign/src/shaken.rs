@@ -1,9 +1,8 @@
-//! How far rounding may carry the results of a program: the difference that its own definition makes
-//! of small errors in every operation.
+//! Sensitivity of a program's results to rounding errors, measured by perturbing its operations.
 //!
-//! A sum that cancels, or the normalization of numbers that are almost equal, has no digits that every
-//! order of operations agrees on. No fixed tolerance is right for these: so the definition is evaluated
-//! again with errors put in, and an element is compared as closely as it withstood these.
+//! Cancellation and the normalization of almost equal numbers are ill-conditioned: no fixed tolerance
+//! fits them. The reference interpreter evaluates the program again with a small relative error in each
+//! operation that rounds; the tolerance of an element follows from how far that moves it.
 
 use std::cell::Cell;
 
@@ -20,8 +19,8 @@ const MARGIN: f64 = 4.0;
 /// The patterns in which errors are put in: they repeat after so many points of a compute.
 const PERIODS: [i64; 3] = [2, 3, 5];
 
-/// Returns, for each element of each result, how far code may be away; infinitely where small errors
-/// decide whether it is a number at all.
+/// Returns the absolute tolerance of each element of each result; infinity where the perturbed program
+/// gives an infinity or NaN and the exact one a number, or the reverse.
 pub fn slack(
     dag: &Dag,
     dims: &[i64],
@@ -41,7 +40,7 @@ pub fn slack(
     slack
 }
 
-/// Returns how far two numbers are from one another; infinitely if only one of them is one.
+/// Returns the absolute difference of two numbers; infinity if exactly one is finite, 0 for two NaNs.
 pub fn distance(a: Number, b: Number) -> f64 {
     let (a, b) = (a.to_f64(), b.to_f64());
     if a == b || (a.is_nan() && b.is_nan()) {

@@ -100,7 +100,7 @@ fn programs_that_were_wrong_are_right() {
     for (text, dims) in FOUND {
         let dag = program::read(text).unwrap().remove(0);
         for isa in ISAS {
-            for threads in [1, 64] {
+            for threads in [1, 8, 64] {
                 let target = CpuTarget { threads, ..CpuTarget::generic(isa) };
                 let schedule = default::schedule(&dag, &Target::Cpu(target));
                 if let Err(problem) = check_exactly(&dag, &schedule, dims) {

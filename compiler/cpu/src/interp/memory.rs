@@ -47,7 +47,7 @@ struct History {
 pub(super) struct Memory<'a> {
     table: &'a mut [EntryValue],
     scratch: Vec<u8>,
-    /// The bytes of scratch memory that the task may have written: it may be far larger than these.
+    /// A range of scratch memory that has all writes of the task; scratch memory may be far larger.
     written: Range<usize>,
     histories: Vec<History>,
     task: u32,

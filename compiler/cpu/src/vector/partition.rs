@@ -10,8 +10,8 @@
 //! that inner loops are partitioned in turn. Bounds that are constants give exact code; bounds
 //! known at launch give trip counts and masks.
 //!
-//! Where a bound depends on the task, or would be too long a formula, iterations are tested one by one:
-//! those in which every statement is guarded off are skipped.
+//! Some guards have no bound that a launch can compute: it depends on the task, or has too many terms.
+//! The loop then tests such a guard in each iteration, and skips those in which no statement runs.
 //!
 //! Rows of a tile in registers have no index at run time. A remainder of `r` rows, known at launch,
 //! therefore runs as edge tiles of 4, 2 and 1 rows, each executed or skipped.
