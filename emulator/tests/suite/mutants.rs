@@ -142,8 +142,8 @@ fn text_without_end_or_depth_is_refused() {
     assert_eq!(refused(&deep), "PTX line 6: nested more than 32 deep");
     let deep = format!(".global .b32 x = {}", "{".repeat(100_000));
     assert_eq!(refused(&deep), "PTX line 1: nested more than 32 deep");
-    let many = kernel(".reg .b32 %r<65536>, %s<1>;");
-    assert_eq!(refused(&many), "PTX line 5: more than 65536 registers");
+    let many = kernel(".reg .b32 %r<262144>, %s<1>;");
+    assert_eq!(refused(&many), "PTX line 5: more than 262144 registers");
     let large = kernel(".shared .b8 s[4294967296][4294967297];");
     assert_eq!(refused(&large), "PTX line 5: a variable of more than 67108864 bytes");
     let function = |n: usize| format!(".func f{n}() {{ call f{0}; call f{0}; ret; }}\n", n + 1);
