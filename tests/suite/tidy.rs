@@ -20,10 +20,14 @@ const CRATES: &[(&str, &[&str])] = &[
     ("kernels/device", &[]),
     ("tuner", &["ir", "schedule", "cpu", "cuda", "space", "plan", "device", "runtime"]),
     ("tvmtune-build", &["ir", "schedule", "cpu", "cuda", "space", "plan", "tuner"]),
+    ("fleet", &["ir", "schedule", "cpu", "cuda", "space", "plan", "tuner", "build"]),
     ("zoo", &["ir"]),
     ("emulator", &[]),
     ("acceptance", &["ir", "schedule", "cuda", "space", "plan", "runtime", "tuner"]),
-    ("cargo-tvmtune", &["ir", "schedule", "cpu", "cuda", "space", "plan", "tuner", "build", "zoo"]),
+    (
+        "cargo-tvmtune",
+        &["ir", "schedule", "cpu", "cuda", "space", "plan", "tuner", "build", "fleet", "zoo"],
+    ),
 ];
 
 /// Crates that touch nothing but their arguments.

@@ -4,11 +4,15 @@
 //! One JSON object a line, in `<cache>/v1/trials/<program>/<workload>.<device>.jsonl`. A truncated
 //! line, or one of another version, is skipped.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
+use tvmtune_ir::target::DeviceKey;
+use tvmtune_ir::workload::WorkloadId;
+use tvmtune_plan::database::{Cache, folder_name};
 use tvmtune_plan::read::{self, limit};
 use tvmtune_plan::record::Source;
 
@@ -119,6 +123,35 @@ fn ends_with_newline(file: &mut File) -> std::io::Result<bool> {
     Ok(last == [b'\n'])
 }
 
+/// Returns the file of the trials of a workload on a device.
+pub fn log_file(
+    cache: &Cache,
+    program: &str,
+    workload: &WorkloadId,
+    device: &DeviceKey,
+) -> PathBuf {
+    let (id, device) = (workload.0.short(), device.file_stem());
+    cache.trials().join(folder_name(program)).join(format!("{id}.{device}.jsonl"))
+}
+
+/// Appends trials of another machine to a log, without those that it has; returns how many it had not.
+///
+/// # Errors
+///
+/// Those of the system, where the log can't be written.
+pub fn add_trials(path: &Path, trials_there: &[Trial]) -> std::io::Result<usize> {
+    let known = trials(path).iter().map(serde_json::to_string).collect::<Result<Vec<_>, _>>()?;
+    let mut known: BTreeSet<String> = known.into_iter().collect();
+    let (mut log, mut n_added) = (Log::new(path.to_owned()), 0);
+    for trial in trials_there {
+        if known.insert(serde_json::to_string(trial)?) {
+            log.append(trial)?;
+            n_added += 1;
+        }
+    }
+    Ok(n_added)
+}
+
 /// Reads the trials of a log, in order; of a long one, the last.
 pub fn trials(path: &Path) -> Vec<Trial> {
     let bytes = read::last_lines(path, limit::LOG).unwrap_or_default();
@@ -175,6 +208,18 @@ mod tests {
         fs::write(&path, &text[..text.len() - 10]).unwrap();
         Log::new(path.clone()).append(&trial(3)).unwrap();
         assert_eq!(trials(&path), [trial(0), trial(1), trial(3)]);
+    }
+
+    #[test]
+    fn trials_of_another_machine_are_added_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("op/log.jsonl");
+        Log::new(path.clone()).append(&trial(0)).unwrap();
+        let there = [trial(0), trial(1), trial(1), trial(2)];
+        assert_eq!(add_trials(&path, &there).unwrap(), 2);
+        assert_eq!(trials(&path), [trial(0), trial(1), trial(2)]);
+        assert_eq!(add_trials(&path, &there).unwrap(), 0);
+        assert_eq!(trials(&path).len(), 3);
     }
 
     #[test]

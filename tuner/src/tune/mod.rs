@@ -53,7 +53,7 @@ pub use bench::{Bench, bench, verify};
 pub use budget::Budget;
 pub use code::BuilderError;
 pub use event::{Event, FormerCode, TaskName, TaskResult};
-pub use log::{Stage, Trial, replay, trials};
+pub use log::{Stage, Trial, add_trials, log_file, replay, trials};
 pub use options::{Hardware, Options, Reuse};
 pub use progress::{Phase, Progress, ProgressFile, running, who_measures};
 pub use recipe::{Recipe, Rules, Search, When};

@@ -8,14 +8,14 @@ use std::time::{Duration, Instant};
 
 use tvmtune_ir::name::ProgramName;
 use tvmtune_ir::target::DeviceKey;
-use tvmtune_plan::database::{Cache, Choice, Database, DatabaseError, StoreKind, folder_name};
+use tvmtune_plan::database::{Choice, Database, DatabaseError, StoreKind};
 use tvmtune_plan::record::{KEPT_PER_ISA, Source, Tier};
 use tvmtune_space::operands;
 
 use super::budget::Budget;
 use super::code::{Builder, BuilderError};
 use super::event::{Event, TaskName, TaskResult};
-use super::log::{Log, Trial, trials};
+use super::log::{Log, Trial, log_file, trials};
 use super::open::Limits;
 use super::options::{Hardware, Options, Reuse};
 use super::recipe::Recipe;
@@ -388,9 +388,8 @@ impl Tuner<'_> {
     /// Returns the file of the trials of a workload.
     fn log_path(&self, workload: usize) -> PathBuf {
         let Workload { id, dag, .. } = &self.workloads[workload];
-        let trials = self.database.cache().map(Cache::trials).unwrap_or_default();
-        let (id, device) = (id.0.short(), self.device.file_stem());
-        trials.join(folder_name(&dag.name)).join(format!("{id}.{device}.jsonl"))
+        let cache = self.database.cache();
+        cache.map(|it| log_file(it, &dag.name, id, &self.device)).unwrap_or_default()
     }
 
     /// Returns the time that is left of the budget.
