@@ -16,7 +16,8 @@ use tvmtune_plan::record::{Entry, Provenance};
 use tvmtune_runtime::cuda::nvrtc::{Nvrtc, find};
 use tvmtune_schedule::{Instruction, Schedule};
 use tvmtune_tuner::compile::Compiler;
-use tvmtune_tuner::measure::{Exclusive, WorkerCommand};
+use tvmtune_tuner::executor::{MachineLock, TuningJob};
+use tvmtune_tuner::measure::WorkerCommand;
 use tvmtune_tuner::outcome::Outcome;
 use tvmtune_tuner::parallel::n_cores;
 use tvmtune_tuner::tune::{self, Budget, Event, Hardware, Options, Recipe, Reuse, Workload};
@@ -73,7 +74,7 @@ pub fn run(folder: &Path, out: &Path, requested: &TuneOptions<'_>) -> Result<Exi
     let cache = Cache::new(&out.join(FOLDER));
     let store = Store { kind: StoreKind::Cache, dir: cache.records() };
     let database = Database::new(vec![store], Some(cache.clone()));
-    let exclusive = Exclusive::acquire(&cache, &target.key(), PATIENCE)?;
+    let lock = MachineLock::of_device(&cache, &target.into(), PATIENCE)?;
     let total = requested.budget.saturating_sub(TIMING_DURATION * benchmarks.len() as u32);
     let options = Options {
         device: target.into(),
@@ -92,8 +93,10 @@ pub fn run(folder: &Path, out: &Path, requested: &TuneOptions<'_>) -> Result<Exi
         },
     };
     let mut n_wrong = 0;
-    tune::run(&workloads, &options, &database, &exclusive, &mut |event| say(&event, &mut n_wrong))?;
-    drop(exclusive);
+    let job = TuningJob::holding(&lock);
+    tune::run(&workloads, &options, &database, &job, &mut |event| say(&event, &mut n_wrong))?;
+    drop(job);
+    drop(lock);
     let compiler = Compiler::new(nvrtc, None);
     let mut best = BestSchedules { folder, target, compiler, evaluator, results };
     for (benchmark, workload) in benchmarks.iter().zip(&workloads) {

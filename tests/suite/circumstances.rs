@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use tvmtune_plan::database::Cache;
 use tvmtune_plan::device;
 use tvmtune_tests::sandbox::{SOURCE, Sandbox, said};
-use tvmtune_tuner::measure::Exclusive;
+use tvmtune_tuner::executor::MachineLock;
 use tvmtune_tuner::tune::{Event, Phase, Progress, ProgressFile, running};
 
 use crate::cargo::{cargo, command};
@@ -160,7 +160,7 @@ fn waiting_for_another_build_is_said_and_counts() {
     let Some(target) = device::detect() else { return };
     let sandbox = Sandbox::new("sandbox", SOURCE);
     let cache = Cache::new(&sandbox.cache());
-    let lock = Exclusive::acquire(&cache, &target.key(), Duration::ZERO).unwrap();
+    let lock = MachineLock::of_device(&cache, &target.into(), Duration::ZERO).unwrap();
     let mut other = ProgressFile::new(&cache, "other_model", Duration::from_secs(60));
     other.on_event(&Event::Started { n_tasks: 1 });
     let budget = Duration::from_secs(8);

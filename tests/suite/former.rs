@@ -8,6 +8,7 @@ use tvmtune_plan::record::{Bucket, Record, Source};
 use tvmtune_schedule::Schedule;
 use tvmtune_tests::sandbox::files;
 use tvmtune_tests::workload;
+use tvmtune_tuner::executor::TuningJob;
 use tvmtune_tuner::measure::{CaseSpec, Job, KeptCode, Replay};
 use tvmtune_tuner::outcome::{Outcome, Timing};
 use tvmtune_tuner::tune::{Event, Hardware, Options, Reuse, Summary, Workload, run};
@@ -84,8 +85,9 @@ impl Upgraded {
             }
         };
         let (database, workloads) = (self.machine.database(), std::slice::from_ref(&self.workload));
-        let exclusive = self.machine.exclusive();
-        let summary = run(workloads, &options, &database, &exclusive, &mut on_event).unwrap();
+        let lock = self.machine.lock();
+        let summary =
+            run(workloads, &options, &database, &TuningJob::holding(&lock), &mut on_event).unwrap();
         (summary, warnings)
     }
 }

@@ -22,7 +22,8 @@ use tvmtune_tests::nvrtc::{self, nvrtc};
 use tvmtune_tests::sandbox::{SOURCE, Sandbox, said};
 use tvmtune_tests::workload;
 use tvmtune_tuner::compile::{self, Code, Compiler};
-use tvmtune_tuner::measure::{CaseSpec, Exclusive, Job, Measure, Measurer, Policy, WorkerCommand};
+use tvmtune_tuner::executor::{MachineLock, TuningJob};
+use tvmtune_tuner::measure::{CaseSpec, Job, Measure, Measurer, Policy, WorkerCommand};
 use tvmtune_tuner::outcome::Outcome;
 use tvmtune_tuner::tune::{
     self, Budget, Event, Hardware, Options, Recipe, Reuse, Workload, trials,
@@ -97,7 +98,7 @@ impl Machine {
         };
         let database = self.database();
         let cache = Cache::new(self.root.path());
-        let exclusive = Exclusive::acquire(&cache, &self.gpu.key(), MINUTES).unwrap();
+        let lock = MachineLock::of_device(&cache, &self.gpu.into(), MINUTES).unwrap();
         let mut say = |event: Event<'_>| match event {
             Event::Skipped { task, why } => panic!("{task}: {why}"),
             Event::Trial {
@@ -110,7 +111,7 @@ impl Machine {
             Event::Warning { what } => panic!("{what}"),
             _ => {}
         };
-        tune::run(workloads, &options, &database, &exclusive, &mut say).unwrap()
+        tune::run(workloads, &options, &database, &TuningJob::holding(&lock), &mut say).unwrap()
     }
 }
 

@@ -16,7 +16,8 @@ use tvmtune_plan::record::{KEPT_PER_ISA, Provenance, Record, Source, Tier};
 use tvmtune_schedule::{Instruction, Schedule};
 use tvmtune_space::default;
 use tvmtune_tests::workload;
-use tvmtune_tuner::measure::{Exclusive, WorkerCommand};
+use tvmtune_tuner::executor::{MachineLock, TuningJob};
+use tvmtune_tuner::measure::WorkerCommand;
 use tvmtune_tuner::outcome::Outcome;
 use tvmtune_tuner::tune::{
     self, Budget, Event, Hardware, Options, Recipe, Reuse, Stage, Summary, Tolerance, Workload,
@@ -88,20 +89,22 @@ impl Machine {
             _ => {}
         };
         let workloads = std::slice::from_ref(workload);
-        let exclusive = self.exclusive();
+        let lock = self.lock();
         let database = self.database();
-        let summary = tune::run(workloads, options, &database, &exclusive, &mut on_event);
+        let summary =
+            tune::run(workloads, options, &database, &TuningJob::holding(&lock), &mut on_event);
         (summary.unwrap(), events)
     }
 
     /// Tunes several workloads in one run.
     pub(crate) fn tune_all(&self, workloads: &[Workload], options: &Options) -> Summary {
-        let (exclusive, database) = (self.exclusive(), self.database());
-        tune::run(workloads, options, &database, &exclusive, &mut |_| {}).unwrap()
+        let (lock, database) = (self.lock(), self.database());
+        tune::run(workloads, options, &database, &TuningJob::holding(&lock), &mut |_| {}).unwrap()
     }
 
-    pub(crate) fn exclusive(&self) -> Exclusive {
-        Exclusive::acquire(&self.cache(), &self.target.key(), Duration::from_secs(60)).unwrap()
+    pub(crate) fn lock(&self) -> MachineLock {
+        let target = self.target.into();
+        MachineLock::of_device(&self.cache(), &target, Duration::from_secs(60)).unwrap()
     }
 
     pub(crate) fn get(&self, workload: &Workload) -> Lookup {
@@ -232,9 +235,10 @@ fn a_model_that_cannot_be_read_is_reported_and_made_anew() {
                 warnings.push(what);
             }
         };
-        let (workloads, exclusive) = (std::slice::from_ref(&workload), machine.exclusive());
+        let (workloads, lock) = (std::slice::from_ref(&workload), machine.lock());
         let options = machine.options(60);
-        tune::run(workloads, &options, &machine.database(), &exclusive, &mut on_event).unwrap();
+        let job = TuningJob::holding(&lock);
+        tune::run(workloads, &options, &machine.database(), &job, &mut on_event).unwrap();
         assert!(warnings.iter().any(|it| it.contains("starts without")), "{warnings:?}");
         assert!(fs::read_to_string(&model).unwrap().contains("\"features\":1"));
     }
@@ -332,7 +336,7 @@ fn a_kill_loses_the_trial_in_flight_and_no_more() {
     let record = Record::from_toml(&text).expect("a whole record");
     assert!(record.buckets[0].best(machine.target.isa).is_some());
     // The lock went with the process.
-    machine.exclusive();
+    machine.lock();
 }
 
 #[test]
@@ -343,14 +347,14 @@ fn schedules_are_timed_side_by_side() {
     let narrow = workload.dag.specialize(bucket);
     let default = default::schedule(&narrow, &machine.target.into()).trace;
     let traces = [default, Schedule::new(&narrow).trace, vec!["inline s9".parse().unwrap()]];
-    let (worker, exclusive) = (WorkerCommand::new(helper()), machine.exclusive());
+    let (worker, lock) = (WorkerCommand::new(helper()), machine.lock());
     let bench = tune::Bench {
         bucket: tune::Bucket { workload: &workload, ranges: bucket },
         dims: Some(&[31]),
         target: machine.target.into(),
         rounds: 12,
     };
-    let outcomes = tune::bench(&bench, &traces, worker, &exclusive);
+    let outcomes = tune::bench(&bench, &traces, worker, &lock);
     let outcomes = outcomes.unwrap().unwrap();
     let n_samples = |it: &Outcome| it.timing().map(|it| it.samples_ns().len());
     assert_eq!(outcomes.iter().map(n_samples).collect::<Vec<_>>(), [Some(12), Some(12), None]);

@@ -26,6 +26,9 @@ pub mod statistics; // of samples
 #[cfg(feature = "cuda")]
 pub mod compile; // 7 by NVRTC
 
+// The machine that they share.
+pub mod executor; // stages of many jobs
+
 // Their latency.
 pub mod measure; // 8 in a worker
 

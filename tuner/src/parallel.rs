@@ -62,8 +62,7 @@ pub fn on_threads<T: Sync, R: Send>(
 }
 
 /// Maps items on other threads a few items ahead of their consumer, which runs on this thread, in
-/// order, until it returns false: candidates are built while earlier ones are measured. With
-/// `n_threads` 0, each item is mapped when it is consumed.
+/// order, until it returns false: candidates are built while earlier ones are measured.
 ///
 /// # Errors
 ///
@@ -72,21 +71,13 @@ pub fn on_threads<T: Sync, R: Send>(
 /// # Panics
 ///
 /// If the function does.
-pub fn map_ahead<T: Sync, R: Send, E>(
+pub fn map_ahead<'a, T: Sync, R: Send, E>(
     n_threads: usize,
-    items: &[T],
+    items: &'a [T],
     function: impl Fn(&T) -> R + Sync,
-    mut consume: impl FnMut(&T, R) -> Result<bool, E>,
+    mut consume: impl FnMut(&'a T, R) -> Result<bool, E>,
 ) -> Result<(), E> {
-    if n_threads == 0 {
-        for it in items {
-            if !consume(it, function(it))? {
-                break;
-            }
-        }
-        return Ok(());
-    }
-    let n_workers = n_threads.min(items.len());
+    let n_workers = n_threads.clamp(1, items.len().max(1));
     std::thread::scope(|scope| {
         // Each worker maps every `n_workers`-th item; the consumer receives from one after the other.
         let mut receivers = Vec::new();
@@ -137,7 +128,7 @@ mod tests {
 
     #[test]
     fn items_mapped_ahead_are_consumed_in_order_until_the_consumer_stops() {
-        for n_threads in [0, 1, 3, 64] {
+        for n_threads in [1, 3, 64] {
             let n_mapped = AtomicUsize::new(0);
             let map = |it: &u64| {
                 n_mapped.fetch_add(1, Ordering::Relaxed);

@@ -10,7 +10,8 @@ use tvmtune_ir::poly::Interval;
 use tvmtune_ir::target::{CpuTarget, Isa, Target};
 use tvmtune_space::work::Work;
 use tvmtune_space::{default, operands};
-use tvmtune_tuner::measure::{Exclusive, WorkerCommand};
+use tvmtune_tuner::executor::MachineLock;
+use tvmtune_tuner::measure::WorkerCommand;
 use tvmtune_tuner::outcome::{Outcome, Timing};
 use tvmtune_tuner::tune::{self, Bucket, Workload};
 
@@ -67,8 +68,8 @@ pub(crate) fn run(arguments: &Bench) -> Result<Exit> {
             let Some(cache) = database.cache() else {
                 bail!("there is no folder for locks; set `TVMTUNE_CACHE` to one");
             };
-            let exclusive = match Exclusive::acquire(cache, &device.key(), LOCK_LIMIT) {
-                Ok(exclusive) => exclusive,
+            let lock = match MachineLock::of_device(cache, &device, LOCK_LIMIT) {
+                Ok(lock) => lock,
                 Err(error) => {
                     eprintln!("error: {error}");
                     return Ok(Exit::NoDevice);
@@ -87,7 +88,7 @@ pub(crate) fn run(arguments: &Bench) -> Result<Exit> {
                 let extents = &arguments.variants.bucket;
                 for it in variants.iter().filter(|it| records::contains(op, it.bucket, extents)) {
                     let workload = workload(op, arguments.operands);
-                    match time_side_by_side(&workload, it, target, &exclusive) {
+                    match time_side_by_side(&workload, it, target, &lock) {
                         Ok(timings) => rows.push(BenchRow {
                             cold: cold(&workload, it.bucket, &target),
                             ..row(op, it, &timings, shown)
@@ -133,7 +134,7 @@ fn time_side_by_side(
     workload: &Workload,
     variant: &PlannedVariant<'_>,
     device: Target,
-    exclusive: &Exclusive,
+    lock: &MachineLock,
 ) -> Result<[Timing; 2], String> {
     let default = default::schedule(&workload.dag.specialize(variant.bucket), &device).trace;
     // On a GPU without recorded code the default schedule is compiled here.
@@ -144,7 +145,7 @@ fn time_side_by_side(
         &tune::Bench { bucket, dims: None, target: device, rounds: ROUNDS },
         &[planned, default],
         WorkerCommand::this_executable().map_err(|it| it.to_string())?,
-        exclusive,
+        lock,
     );
     let timing = |it: &Outcome| it.timing().cloned().ok_or(it.to_string());
     match outcomes.map_err(|it| it.to_string())??.as_slice() {

@@ -108,7 +108,7 @@ pub(crate) fn run(arguments: &Tune) -> Result<Exit> {
 
 /// Tells if a session failed because nothing could be measured now, and not for want of a folder.
 pub(super) fn is_of_device(error: &SessionError) -> bool {
-    error.is_busy() || matches!(error, SessionError::Exclusive(_) | SessionError::Tune(_))
+    error.is_busy() || matches!(error, SessionError::Machine(_) | SessionError::Tune(_))
 }
 
 /// Tunes the kernels of a package on a device.

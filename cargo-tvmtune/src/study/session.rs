@@ -8,7 +8,8 @@ use anyhow::{Context, Result, bail};
 use tvmtune_build::tune::session::provenance;
 use tvmtune_ir::target::CpuTarget;
 use tvmtune_plan::database::{Cache, Database, Store, StoreKind};
-use tvmtune_tuner::measure::{Exclusive, WorkerCommand};
+use tvmtune_tuner::executor::{MachineLock, TuningJob};
+use tvmtune_tuner::measure::WorkerCommand;
 use tvmtune_tuner::parallel::n_cores;
 use tvmtune_tuner::tune::{self, Event, Hardware, Options, Recipe, Reuse, Summary};
 
@@ -17,10 +18,10 @@ use super::convergence::{self, Convergence};
 use super::network::Network;
 use super::plan::{Budget, Key, Study};
 
-/// This machine, with the lock of its device.
+/// This machine, locked.
 pub(crate) struct Machine {
     pub(crate) target: CpuTarget,
-    exclusive: Exclusive,
+    lock: MachineLock,
 }
 
 /// Returns the folder of a cell.
@@ -46,8 +47,8 @@ impl Machine {
         let Some(cache) = Cache::discover() else {
             bail!("there is no folder for locks; set `TVMTUNE_CACHE` to one");
         };
-        let exclusive = Exclusive::acquire(&cache, &target.key(), patience)?;
-        Ok(Self { target, exclusive })
+        let lock = MachineLock::of_device(&cache, &target.into(), patience)?;
+        Ok(Self { target, lock })
     }
 
     /// Tunes a cell of the study in folder `out`. What an earlier attempt at it left is removed first.
@@ -81,8 +82,8 @@ impl Machine {
             convergence.on_event(&event);
             on_event(&event);
         };
-        let summary =
-            tune::run(&network.workloads, &options, &database, &self.exclusive, &mut observe)?;
+        let job = TuningJob::holding(&self.lock);
+        let summary = tune::run(&network.workloads, &options, &database, &job, &mut observe)?;
         convergence.close();
         let (layers, missing) = layers(network, &summary, recipe, &convergence);
         Ok(Cell {

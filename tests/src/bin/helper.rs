@@ -17,7 +17,8 @@ use tvmtune_plan::database::{Cache, Database, Files};
 use tvmtune_plan::device;
 use tvmtune_plan::record::Provenance;
 use tvmtune_tests::{sample_record, workload};
-use tvmtune_tuner::measure::{Exclusive, WorkerCommand, worker};
+use tvmtune_tuner::executor::{MachineLock, TuningJob};
+use tvmtune_tuner::measure::{WorkerCommand, worker};
 use tvmtune_tuner::tune::{self, Budget, Hardware, Options, Recipe, Reuse};
 
 fn main() -> ExitCode {
@@ -101,7 +102,7 @@ fn tune(cache: Option<&String>) -> ExitCode {
     let (Some(cache), Some(target)) = (cache, device::detect()) else { return ExitCode::FAILURE };
     let Ok(worker) = WorkerCommand::this_executable() else { return ExitCode::FAILURE };
     let cache = Cache::new(Path::new(cache));
-    let Ok(exclusive) = Exclusive::acquire(&cache, &target.key(), Duration::from_secs(60)) else {
+    let Ok(lock) = MachineLock::of_device(&cache, &target.into(), Duration::from_secs(60)) else {
         return ExitCode::FAILURE;
     };
     let options = Options {
@@ -118,7 +119,7 @@ fn tune(cache: Option<&String>) -> ExitCode {
     };
     let database = Database::new(Vec::new(), Some(cache));
     let workloads = [workload(LONG)];
-    match tune::run(&workloads, &options, &database, &exclusive, &mut |_| {}) {
+    match tune::run(&workloads, &options, &database, &TuningJob::holding(&lock), &mut |_| {}) {
         Ok(_) => ExitCode::SUCCESS,
         Err(_) => ExitCode::FAILURE,
     }

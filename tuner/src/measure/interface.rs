@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::job::{CaseSpec, Job};
 use super::protocol::Policy;
+use crate::executor::MachineLockError;
 use crate::outcome::{Outcome, Timing};
 
 /// A source of timings: a device, or a log of earlier measurements.
@@ -67,6 +68,9 @@ pub trait Measure {
 /// The error if nothing can be measured at all.
 #[derive(Debug, thiserror::Error)]
 pub enum MeasureError {
+    /// Other processes have the machine, or it can't be locked.
+    #[error(transparent)]
+    Machine(#[from] MachineLockError),
     /// The operating system refused.
     #[error("cannot start a worker, `{path}`: {source}")]
     Start {

@@ -18,7 +18,6 @@
 //!   or it is none.
 //! - Timings are taken by the function that launches kernels in the user's program.
 
-mod exclusive;
 mod interface;
 mod job;
 mod kept;
@@ -29,7 +28,6 @@ mod protocol;
 mod replay;
 pub mod worker;
 
-pub use exclusive::{Exclusive, ExclusiveError};
 pub use interface::{Measure, MeasureError};
 pub use job::{CaseSpec, Job};
 pub use kept::{KeptCode, KeptError};

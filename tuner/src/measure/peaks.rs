@@ -18,12 +18,12 @@ use tvmtune_plan::device;
 use tvmtune_plan::record::Peaks;
 use tvmtune_space::default;
 
-use super::exclusive::Exclusive;
 use super::interface::{Measure, MeasureError};
 use super::job::{CaseSpec, Job};
 use super::measurer::Measurer;
 use super::pool::WorkerCommand;
 use super::protocol::Policy;
+use crate::executor::MachineLock;
 
 /// The extent of the matrices: 256 KiB each.
 const EXTENT: u64 = 256;
@@ -50,7 +50,7 @@ pub fn of_this_machine(
     cache: &Cache,
     cpu: &CpuTarget,
     worker: WorkerCommand,
-    _exclusive: &Exclusive,
+    _lock: &MachineLock,
 ) -> Result<Option<Peaks>, MeasureError> {
     if let Some(known) = cache.peaks(&cpu.key()) {
         return Ok(Some(known));

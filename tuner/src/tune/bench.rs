@@ -9,7 +9,8 @@ use tvmtune_schedule::Instruction;
 use super::code::Builder;
 use super::oracle::{self, Judging, Oracle};
 use super::task::{Bucket, Task};
-use crate::measure::{CaseSpec, Exclusive, Measure, MeasureError, WorkerCommand};
+use crate::executor::MachineLock;
+use crate::measure::{CaseSpec, Measure, MeasureError, WorkerCommand};
 use crate::outcome::{Outcome, Timing};
 
 /// The parameters of a comparison side by side.
@@ -39,7 +40,7 @@ pub fn bench(
     bench: &Bench<'_>,
     traces: &[Vec<Instruction>],
     worker: WorkerCommand,
-    _exclusive: &Exclusive,
+    _lock: &MachineLock,
 ) -> Result<Result<Vec<Outcome>, String>, MeasureError> {
     let Bench { bucket, dims, target, rounds } = *bench;
     let builder = match Builder::new(target, None) {

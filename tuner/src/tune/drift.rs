@@ -18,6 +18,8 @@ pub(super) struct DriftBaseline {
 /// The slowdown up to which timings are not corrected. Virtual cores that share one of the host, and
 /// thermal throttling, cause larger ones for seconds at a time.
 const TOLERATED: f64 = 1.25;
+/// The change of speed in the course of a batch from which its timings are not believed.
+const DISTURBED: f64 = TOLERATED;
 /// The minimum latency of a baseline: shorter ones are dominated by the wake-up of threads.
 const MIN_NS: f64 = 20_000.0;
 /// Samples of each timing, at most, and their time; the fastest counts.
@@ -80,6 +82,11 @@ impl DriftBaseline {
         let timings = measurer.compare(&[&self.candidate.job], samples, &self.policy)?;
         Ok(timings.ok().and_then(|it| it.into_iter().next()))
     }
+}
+
+/// Tells if the machine was disturbed between two slowdowns.
+pub(super) fn is_disturbed(before: f64, after: f64) -> bool {
+    after / before >= DISTURBED || before / after >= DISTURBED
 }
 
 #[cfg(test)]
@@ -148,6 +155,8 @@ mod tests {
         assert!(drift.warning(1.04).is_none());
         assert!(drift.warning(2.0).is_some_and(|it| it.contains("2.0 times")));
         assert!(drift.warning(3.0).is_none(), "once is enough");
+        assert!(!is_disturbed(2.0, 2.1), "slow all the time");
+        assert!(is_disturbed(1.0, 1.3) && is_disturbed(1.3, 1.0));
         let corrected =
             |slowdown| DriftBaseline::corrected(Outcome::Timed(timing(100.0)), slowdown);
         assert_eq!(corrected(2.0), Outcome::Timed(timing(50.0)));

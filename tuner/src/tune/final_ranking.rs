@@ -6,8 +6,10 @@
 
 use tvmtune_plan::record::Source;
 
+use super::budget::FinalPlan;
 use super::oracle::{Judging, Verdict};
 use super::session::{Candidate, Context, Session};
+use crate::executor::Stage;
 use crate::measure::MeasureError;
 
 /// The significance level of a difference to the default schedule.
@@ -28,6 +30,17 @@ impl Session {
             self.good.retain(|it| it.source == Source::Default);
             return Ok(std::mem::take(&mut self.good));
         }
+        let finalists = ctx.stage(Stage::Rank, |ctx| self.rank(plan, seed, ctx))?;
+        ctx.stage(Stage::Judge, |ctx| self.confirm(finalists, seed, ctx))
+    }
+
+    /// Times the best candidates side by side; empty if one fails.
+    fn rank(
+        &mut self,
+        plan: FinalPlan,
+        seed: u64,
+        ctx: &mut Context<'_>,
+    ) -> Result<Vec<Candidate>, MeasureError> {
         self.set_up(ctx)?;
         let mut finalists = self.verified(plan.n_finalists, ctx)?;
         let Some(timings) = self.compare(&finalists, plan.rounds, ctx)? else {
@@ -39,7 +52,7 @@ impl Session {
         finalists.sort_by(|a, b| a.timing.typical_ns().total_cmp(&b.timing.typical_ns()));
         prefer_default(&mut finalists);
         self.drop_slow_inside(&mut finalists, plan.rounds, seed, ctx)?;
-        self.confirm(finalists, seed, ctx)
+        Ok(finalists)
     }
 
     /// Returns the best `n` candidates, and the default schedule, without those that fail on some case.

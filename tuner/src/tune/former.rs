@@ -8,6 +8,7 @@ use tvmtune_plan::record::Entry;
 
 use super::event::{Event, FormerCode};
 use super::session::{Candidate, Context, Session};
+use crate::executor::Stage;
 use crate::measure::{Job, MeasureError};
 use crate::outcome::{Outcome, Timing};
 
@@ -61,7 +62,7 @@ impl Session {
             return Ok(());
         }
         self.replaced.insert(code);
-        self.measure_former(&code, ctx)
+        ctx.stage(Stage::Measure, |ctx| self.measure_former(&code, ctx))
     }
 
     /// Returns whether what this session measured takes the place of a recorded schedule, whose times are

@@ -76,6 +76,7 @@ impl Session {
         let Some(jobs) = candidates.iter().map(job).collect::<Option<Vec<Job>>>() else {
             return Ok(Vec::new());
         };
+        *ctx.set_up = None;
         ctx.measurer.set_up(&cases, None)?;
         let jobs: Vec<&Job> = jobs.iter().collect();
         let timings = ctx.measurer.compare(&jobs, rounds, &task.builder.policy())?;

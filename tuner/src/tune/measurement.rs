@@ -1,94 +1,180 @@
 //! One trial: a candidate is verified and timed, and its outcome reported to all who learn from it.
 
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
+use tvmtune_ir::artifact::ArtifactId;
 use tvmtune_plan::record::{Ancestor, GENERATOR, Source};
 use tvmtune_space::operands;
 
 use super::code::Code;
 use super::drift::DriftBaseline;
 use super::event::Event;
-use super::log::{Stage, Trial};
+use super::log::{self, Trial};
 use super::lower_bound;
 use super::session::{Candidate, Context, Origin, Proposed, Session, lines, tenths};
 use super::spent::Activity;
-use crate::measure::{MeasureError, Policy};
+use crate::measure::{Job, MeasureError, Policy};
 use crate::outcome::{Outcome, Timing};
 use crate::space::Point;
 
 /// The maximum number of candidates in the final ranking.
 const MAX_CANDIDATES: usize = 12;
 
+/// Code on the cases of a session.
+#[derive(Clone, Debug)]
+pub(super) struct Runnable {
+    artifact: ArtifactId,
+    /// Threads of the host that run it.
+    threads: u32,
+    job: Job,
+}
+
+/// A candidate that was run, before anybody knows.
+#[derive(Debug)]
+pub(super) struct Run {
+    /// Its code, if there is any.
+    pub(super) code: Option<Runnable>,
+    pub(super) outcome: Outcome,
+    /// Set if its results were right on all cases, and not on the first one only.
+    is_verified: bool,
+    measure_ms: f64,
+    /// The time when it ended, in ms since 1970.
+    unix_ms: u64,
+    /// The slowdown of the machine, by which its timing was corrected.
+    slowdown: f64,
+}
+
+impl Run {
+    /// Takes the other timing of the same code if it is faster: disturbances only slow down.
+    pub(super) fn keep_faster(&mut self, other: Self) {
+        let ns = |it: &Self| it.outcome.timing().map_or(f64::INFINITY, Timing::min_ns);
+        if ns(&other) < ns(self) {
+            let measure_ms = self.measure_ms + other.measure_ms;
+            *self =
+                Self { measure_ms, is_verified: self.is_verified || other.is_verified, ..other };
+        }
+    }
+
+    /// A candidate without code.
+    fn failed(outcome: Outcome) -> Self {
+        let (is_verified, measure_ms, unix_ms) = (false, 0.0, unix_ms());
+        Self { code: None, outcome, is_verified, measure_ms, unix_ms, slowdown: 1.0 }
+    }
+}
+
 impl Session {
-    /// Measures one candidate, and reports its outcome to the strategy, the log, the cost model and
-    /// the transfer source.
+    /// Measures one candidate, and reports its outcome.
     pub(super) fn measure(
         &mut self,
         proposed: &Proposed,
         code: Result<Code, String>,
         ctx: &mut Context<'_>,
     ) -> Result<Outcome, MeasureError> {
-        let mut measure_ms = 0.0;
-        let from_ns = self.best_ns();
-        let source = proposed.source;
-        let mut artifact = String::new();
-        let outcome = match code {
-            Err(why) => Outcome::Invalid(why),
-            Ok(it) => {
-                let job = it.job(&self.reference.cases);
-                let best_ns = Some(from_ns).filter(|it| it.is_finite());
-                let policy = Policy { best_ns, ..self.task.builder.policy() };
-                let clock = Instant::now();
-                let outcome =
-                    ctx.timed(Activity::Measuring, |ctx| ctx.measurer.measure(&job, &policy))?;
-                measure_ms = clock.elapsed().as_secs_f64() * 1e3;
-                let is_verified =
-                    outcome.timing().is_some_and(|it| policy.verifies_all_cases(it.min_ns()));
-                let outcome = lower_bound::check(outcome, self.lower_bound_ns);
-                let outcome = DriftBaseline::corrected(outcome, self.slowdown);
-                artifact = it.artifact.to_string();
-                self.measured.insert(it.artifact, outcome.clone());
-                let latency_ns = outcome.timing().map(Timing::min_ns);
-                let features = || self.task.features(&proposed.trace);
-                ctx.timed(Activity::Proposing, |ctx| {
-                    ctx.shared.add_sample(self.number, features, latency_ns);
-                });
-                if let Outcome::Timed(timing) = &outcome {
-                    let Proposed { point, trace, .. } = proposed.clone();
-                    let (artifact, timing) = (it.artifact, timing.clone());
-                    self.add_candidate(Candidate {
-                        point,
-                        trace,
-                        artifact,
-                        source,
-                        threads: it.threads,
-                        job,
-                        timing,
-                        is_verified,
-                        error: None,
-                    });
-                }
-                outcome
+        let run = self.run(code, self.best_ns(), ctx)?;
+        Ok(self.report(proposed, run, ctx))
+    }
+
+    /// Verifies and times code, which has a latency to beat.
+    pub(super) fn run(
+        &self,
+        code: Result<Code, String>,
+        best_ns: f64,
+        ctx: &mut Context<'_>,
+    ) -> Result<Run, MeasureError> {
+        match code {
+            Ok(Code { artifact, threads, job }) => {
+                let job = job(&self.reference.cases);
+                self.run_again(Runnable { artifact, threads, job }, best_ns, ctx)
             }
-        };
+            Err(why) => Ok(Run::failed(Outcome::Invalid(why))),
+        }
+    }
+
+    /// Verifies and times code that was run before.
+    pub(super) fn run_again(
+        &self,
+        code: Runnable,
+        best_ns: f64,
+        ctx: &mut Context<'_>,
+    ) -> Result<Run, MeasureError> {
+        let best_ns = Some(best_ns).filter(|it| it.is_finite());
+        let policy = Policy { best_ns, ..self.task.builder.policy() };
+        let clock = ctx.clock();
+        let outcome =
+            ctx.timed(Activity::Measuring, |ctx| ctx.measurer.measure(&code.job, &policy))?;
+        let measure_ms = ctx.since(clock).as_secs_f64() * 1e3;
+        let is_verified = outcome.timing().is_some_and(|it| policy.verifies_all_cases(it.min_ns()));
+        let outcome = lower_bound::check(outcome, self.lower_bound_ns);
+        let slowdown = self.slowdown;
+        let outcome = DriftBaseline::corrected(outcome, slowdown);
+        let unix_ms = unix_ms();
+        Ok(Run { code: Some(code), outcome, is_verified, measure_ms, unix_ms, slowdown })
+    }
+
+    /// Reports what became of a candidate to the strategy, the log, the cost model and the transfer
+    /// source.
+    pub(super) fn report(
+        &mut self,
+        proposed: &Proposed,
+        run: Run,
+        ctx: &mut Context<'_>,
+    ) -> Outcome {
+        let from_ns = self.best_ns();
+        let Run { code, outcome, is_verified, measure_ms, unix_ms, slowdown } = run;
+        let mut artifact = String::new();
+        if let Some(Runnable { artifact: id, threads, job }) = code {
+            artifact = id.to_string();
+            self.measured.insert(id, outcome.clone());
+            self.learn(proposed, &outcome, ctx);
+            if let Outcome::Timed(timing) = &outcome {
+                let Proposed { point, trace, source, .. } = proposed.clone();
+                let (artifact, timing, error) = (id, timing.clone(), None);
+                self.add_candidate(Candidate {
+                    point,
+                    trace,
+                    artifact,
+                    source,
+                    threads,
+                    job,
+                    timing,
+                    is_verified,
+                    error,
+                });
+            }
+        }
         if let Some(point) = &proposed.point {
             self.strategy.observe(point, &outcome);
             self.report_transfer(point, &outcome, from_ns, ctx.shared);
-            self.add_origin(point, source, proposed.parent.clone(), &outcome);
+            self.add_origin(point, proposed.source, proposed.parent.clone(), &outcome);
         }
         self.trials += 1;
         self.failures += u64::from(outcome.timing().is_none());
-        let trial = self.trial(proposed, artifact, outcome.clone(), Stage::Screen, measure_ms);
-        (ctx.log)(&Trial { workload: ctx.workload.id.to_string(), ..trial });
+        let trial = self.trial(proposed, artifact, outcome.clone(), log::Stage::Screen, measure_ms);
+        let workload = ctx.workload.id.to_string();
+        (ctx.log)(&Trial { workload, slowdown, unix_ms, ..trial });
+        self.tell(proposed.source, from_ns, &outcome, ctx);
+        outcome
+    }
+
+    /// Adds the outcome of a candidate to the cost model.
+    fn learn(&self, proposed: &Proposed, outcome: &Outcome, ctx: &mut Context<'_>) {
+        let latency_ns = outcome.timing().map(Timing::min_ns);
+        let features = || self.task.features(&proposed.trace);
+        ctx.timed(Activity::Proposing, |ctx| {
+            ctx.shared.add_sample(self.number, features, latency_ns);
+        });
+    }
+
+    /// Tells those who watch of a trial.
+    fn tell(&mut self, source: Source, from_ns: f64, outcome: &Outcome, ctx: &mut Context<'_>) {
         let (task, best_ns) = (&self.task.name, self.best_ns());
-        (ctx.on_event)(Event::Trial { task, trial: self.trials, outcome: &outcome, best_ns });
+        (ctx.on_event)(Event::Trial { task, trial: self.trials, outcome, best_ns });
         if best_ns < from_ns {
             self.trials_at_best = self.trials;
             if from_ns.is_finite() {
                 (ctx.on_event)(Event::Improved { task, from_ns, to_ns: best_ns, source });
             }
         }
-        Ok(outcome)
     }
 
     /// Returns a trial as the log has it, without its workload.
@@ -97,7 +183,7 @@ impl Session {
         proposed: &Proposed,
         artifact: String,
         outcome: Outcome,
-        stage: Stage,
+        stage: log::Stage,
         measure_ms: f64,
     ) -> Trial {
         let sketch = proposed.point.as_ref().map(|it| self.space.sketch(it).name.clone());

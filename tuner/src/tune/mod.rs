@@ -15,8 +15,10 @@
 //! - The default schedule is measured first, and is among the candidates to the end: a recorded
 //!   schedule is never slower, within measurement error.
 //! - Every recorded schedule was verified on non-divisible shapes, and on two sets of arguments.
-//! - Results are on disk after every round: a kill loses the trial in flight.
+//! - Results are on disk after every round, and trials after every batch: a kill loses the batch in
+//!   flight.
 
+mod batch;
 mod bench;
 mod budget;
 mod code;
@@ -45,6 +47,7 @@ mod scheduler;
 mod session;
 mod shared;
 mod spent;
+mod stage;
 mod task;
 mod transfer;
 mod tuner;

@@ -1,7 +1,7 @@
 //! The beginning of a session: the default schedule, and what earlier sessions recorded.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tvmtune_ir::dag::print::canonical;
 use tvmtune_plan::contain::contained;
@@ -22,6 +22,7 @@ use super::spent::{Activity, TimeSpent};
 use super::task::Task;
 use super::transfer::Received;
 use crate::cost::analytic::AnalyticModel;
+use crate::executor::Stage;
 use crate::measure::MeasureError;
 use crate::space::Point;
 
@@ -55,25 +56,33 @@ impl Session {
         limits: Limits,
         ctx: &mut Context<'_>,
     ) -> Result<Result<Self, String>, MeasureError> {
-        let clock = Instant::now();
+        let clock = ctx.clock();
         let Limits { budget, judging } = limits;
         let target = task.target();
-        let generated = ctx.timed(Activity::Generating, |_| default_code(&task));
+        let generated = ctx.stage(Stage::Build, |ctx| {
+            Ok(ctx.timed(Activity::Generating, |_| default_code(&task)))
+        })?;
         let (trace, code) = match generated {
             Ok(generated) => generated,
             Err(why) => return Ok(Err(why)),
         };
-        let reference = ctx.timed(Activity::Judging, |ctx| {
-            let (oracle, judging) = (&mut ctx.shared.oracle, Judging { seed, limit: judging });
-            oracle.reference(&task, &task.dims(), judging, ctx.measurer)
-        });
-        let reference = match reference? {
+        let reference = ctx.stage(Stage::Judge, |ctx| {
+            ctx.timed(Activity::Judging, |ctx| {
+                let (oracle, judging) = (&mut ctx.shared.oracle, Judging { seed, limit: judging });
+                oracle.reference(&task, &task.dims(), judging, ctx.measurer)
+            })
+        })?;
+        // The oracle set the measurer up for cases of its own.
+        *ctx.set_up = None;
+        let reference = match reference {
             Ok(reference) => reference,
             Err(why) => return Ok(Err(why)),
         };
-        let space = ctx.timed(Activity::Proposing, |_| {
-            compiled(&task, || recipe.space_of(&task.dag, &target))
-        });
+        let space = ctx.stage(Stage::Propose, |ctx| {
+            Ok(ctx.timed(Activity::Proposing, |_| {
+                compiled(&task, || recipe.space_of(&task.dag, &target))
+            }))
+        })?;
         let space = match space {
             Ok(space) => space,
             Err(why) => return Ok(Err(why)),
@@ -109,12 +118,15 @@ impl Session {
             judging,
             times: TimeSpent::default(),
             exhausted: false,
+            n_repeated: 0,
         };
-        session.set_up(ctx)?;
         let point = session.space.defaults().into_iter().next();
         let point = point.filter(|it| session.space.instructions(it) == trace);
         let proposed = Proposed { point, ..Proposed::new(Source::Default, trace) };
-        let outcome = session.measure(&proposed, Ok(code), ctx)?;
+        let outcome = ctx.stage(Stage::Measure, |ctx| {
+            session.set_up(ctx)?;
+            session.measure(&proposed, Ok(code), ctx)
+        })?;
         let Some(timing) = outcome.timing() else {
             return Ok(Err(format!("its default schedule {outcome}")));
         };
@@ -122,7 +134,7 @@ impl Session {
         let policy = session.task.builder.policy();
         let baseline = session.good.first().cloned();
         session.drift = baseline.and_then(|it| DriftBaseline::new(it, policy));
-        session.opening = clock.elapsed();
+        session.opening = ctx.since(clock);
         session.spent = session.opening;
         Ok(Ok(session))
     }
@@ -182,33 +194,53 @@ impl Session {
         is_shipped: bool,
         ctx: &mut Context<'_>,
     ) -> Result<(), MeasureError> {
-        for entry in entries {
-            let parsed: Result<Vec<Instruction>, _> =
-                entry.trace.iter().map(|it| it.parse()).collect();
-            if let Ok(trace) = parsed {
-                let code = ctx.timed(Activity::Generating, |_| self.task.build(&trace));
-                let former = entry.timed_code();
-                if let Ok(code) = &code {
-                    if is_shipped {
-                        self.shipped.get_or_insert(code.artifact);
-                    }
-                    if code.artifact != former {
-                        self.replaced.insert(former);
-                    }
-                }
-                if code.as_ref().ok().is_none_or(|it| it.artifact != former) {
-                    self.measure_former(&former, ctx)?;
-                }
-                // A trace that replays becomes a point, so that it has neighbors.
-                let target = self.task.target();
-                let point = code
-                    .is_ok()
-                    .then(|| self.space.import_trace(&self.task.dag, &target, &trace, "recorded"));
-                let proposed = Proposed { point, ..Proposed::new(entry.source, trace) };
-                self.measure(&proposed, code, ctx)?;
-            }
+        let parsed = |it: &Entry| -> Option<Vec<Instruction>> {
+            it.trace.iter().map(|line| line.parse().ok()).collect()
+        };
+        let recorded: Vec<(&Entry, Vec<Instruction>)> =
+            entries.iter().filter_map(|it| Some((it, parsed(it)?))).collect();
+        if recorded.is_empty() {
+            return Ok(());
         }
+        let codes: Vec<Result<Code, String>> = ctx.stage(Stage::Build, |ctx| {
+            Ok(ctx.timed(Activity::Generating, |_| {
+                recorded.iter().map(|(_, trace)| self.task.build(trace)).collect()
+            }))
+        })?;
+        ctx.stage(Stage::Measure, |ctx| {
+            for ((entry, trace), code) in recorded.into_iter().zip(codes) {
+                if is_shipped && let Ok(code) = &code {
+                    self.shipped.get_or_insert(code.artifact);
+                }
+                self.measure_entry(entry, trace, code, ctx)?;
+            }
+            Ok(())
+        })?;
         self.first_trial = self.trials;
+        Ok(())
+    }
+
+    /// Measures the code of a recorded schedule, and that of an earlier release if it was other code.
+    fn measure_entry(
+        &mut self,
+        entry: &Entry,
+        trace: Vec<Instruction>,
+        code: Result<Code, String>,
+        ctx: &mut Context<'_>,
+    ) -> Result<(), MeasureError> {
+        let former = entry.timed_code();
+        let artifact = code.as_ref().ok().map(|it| it.artifact);
+        if artifact != Some(former) {
+            if artifact.is_some() {
+                self.replaced.insert(former);
+            }
+            self.measure_former(&former, ctx)?;
+        }
+        // A trace that replays becomes a point, so that it has neighbors.
+        let (dag, target) = (&self.task.dag, self.task.target());
+        let point = code.is_ok().then(|| self.space.import_trace(dag, &target, &trace, "recorded"));
+        let proposed = Proposed { point, ..Proposed::new(entry.source, trace) };
+        self.measure(&proposed, code, ctx)?;
         Ok(())
     }
 }

@@ -1,20 +1,19 @@
 //! One round of a session: proposals are built and measured, and strategies observe the outcomes.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use tvmtune_ir::target::Target;
 use tvmtune_plan::record::Source;
 use tvmtune_schedule::Instruction;
 
+use super::batch::{RoundClock, Traced};
 use super::code::Code;
-use super::event::Event;
-use super::log::{Stage, Trial};
+use super::log::{self, Trial};
 use super::session::{Context, LastRound, Proposed, ROUND, Session};
 use super::spent::Activity;
+use crate::executor::Stage;
 use crate::measure::{Job, MeasureError};
 use crate::outcome::{Outcome, Timing};
-use crate::parallel::map_ahead;
-use crate::search::{Proposal, Score, SearchContext};
+use crate::search::{Score, SearchContext};
 use crate::space::Point;
 
 /// The time of a round, at most, unless choosing candidates takes most of it.
@@ -28,37 +27,39 @@ const COMPARE_ROUNDS: usize = 7;
 /// screened.
 const MAX_COMPARED_NS: f64 = 2e6;
 
-/// The limit of a round that has begun.
-#[derive(Clone, Copy, Debug)]
-struct RoundClock {
-    started: Instant,
-    limit: Duration,
-}
-
 impl Session {
     /// Measures up to [`ROUND`] candidates; tells if the best one changed.
     pub(super) fn round(&mut self, ctx: &mut Context<'_>) -> Result<bool, MeasureError> {
-        let mut clock = RoundClock { started: Instant::now(), limit: MAX_ROUND_TIME };
+        let started = ctx.clock();
+        let mut round = RoundClock { started, limit: MAX_ROUND_TIME };
         let (before, first) = (self.best_ns(), self.trials);
         self.receive_transfers(ctx.shared);
         // Some strategies propose few candidates at a time, and setting up a task takes a while.
-        while !self.exhausted
-            && !self.is_over(clock)
-            && self.trials < self.budget.trials.min(first + ROUND as u64)
-        {
-            let n = self.budget.trials.min(first + ROUND as u64) - self.trials;
-            self.burst(self.batch_size(n as usize), &mut clock, ctx)?;
-        }
-        ctx.timed(Activity::Proposing, |ctx| ctx.shared.train());
-        let time = clock.started.elapsed();
+        let searched = loop {
+            let limit = self.budget.trials.min(first + ROUND as u64);
+            if self.exhausted || self.is_over(round, ctx) || self.trials >= limit {
+                break Ok(());
+            }
+            let n = self.batch_size((limit - self.trials) as usize);
+            if let Err(error) = self.burst(n, &mut round, ctx) {
+                break Err(error);
+            }
+        };
+        let time = ctx.since(started);
         self.spent += time;
         self.last_round = Some(LastRound { best_before_ns: before, time });
+        searched?;
+        ctx.stage(Stage::Learn, |ctx| {
+            ctx.timed(Activity::Proposing, |ctx| ctx.shared.train());
+            Ok(())
+        })?;
+        self.spent += ctx.since(started).saturating_sub(time);
         Ok(self.best_ns() < before)
     }
 
     /// Tells if the time of a round is spent.
-    fn is_over(&self, round: RoundClock) -> bool {
-        let elapsed = round.started.elapsed();
+    pub(super) fn is_over(&self, round: RoundClock, ctx: &Context<'_>) -> bool {
+        let elapsed = ctx.since(round.started);
         elapsed > round.limit
             || self.spent + elapsed + self.final_ranking_time() > self.budget.per_task
     }
@@ -71,48 +72,32 @@ impl Session {
         n.min((in_a_round as usize).max(MIN_BATCH))
     }
 
-    /// Measures one batch of proposals.
+    /// Chooses and measures one batch of proposals.
     fn burst(
         &mut self,
         n: usize,
         round: &mut RoundClock,
         ctx: &mut Context<'_>,
     ) -> Result<(), MeasureError> {
-        let clock = Instant::now();
-        ctx.timed(Activity::Measuring, |ctx| self.measure_drift(ctx))?;
+        let clock = ctx.clock();
         let before = self.best_ns();
-        let choosing = Instant::now();
-        let proposals = ctx.timed(Activity::Proposing, |ctx| self.propose(n, ctx));
+        let proposals = ctx.stage(Stage::Propose, |ctx| {
+            Ok(ctx.timed(Activity::Proposing, |ctx| self.propose(n, ctx)))
+        })?;
         self.exhausted = proposals.is_empty();
         // A batch that took long to choose is measured for as long.
-        round.limit = round.limit.max(round.started.elapsed() + choosing.elapsed());
-        // Building code on the CPU would disturb timings on it, but not those on a GPU.
-        let n_builders = match self.task.target() {
-            Target::Cpu(_) => 0,
-            Target::Gpu(_) => ctx.shared.n_threads,
-        };
-        let task = self.task.clone();
-        let build = |(trace, _): &(Vec<Instruction>, Proposal)| {
-            let clock = Instant::now();
-            let code = task.build(trace);
-            (code, clock.elapsed().as_secs_f64() * 1e3)
-        };
-        let (building, earlier) = (Instant::now(), ctx.times.activities());
-        map_ahead(n_builders, &proposals, build, |(trace, proposal), (code, generate_ms)| {
-            self.measure_proposal(proposal, trace, code, generate_ms, ctx)?;
-            Ok(!self.is_over(*round))
-        })?;
-        // The rest of this time went into code: on this thread, or into waiting for builders.
-        let others = ctx.times.activities().saturating_sub(earlier);
-        ctx.times.spend(Activity::Generating, building.elapsed().saturating_sub(others));
-        ctx.timed(Activity::Comparing, |ctx| self.compare_finalists(ctx))?;
+        round.limit = round.limit.max(ctx.since(round.started) + ctx.since(clock));
+        if !proposals.is_empty() {
+            self.measure_batch(&proposals, *round, ctx)?;
+        }
+        self.compare_finalists(ctx)?;
         let gain = if before.is_finite() { (before / self.best_ns()).ln() } else { 0.0 };
-        self.strategy.reward(gain, clock.elapsed().as_secs_f64());
+        self.strategy.reward(gain, ctx.since(clock).as_secs_f64());
         Ok(())
     }
 
     /// Returns up to `n` proposals of the strategy, with their traces.
-    fn propose(&mut self, n: usize, ctx: &Context<'_>) -> Vec<(Vec<Instruction>, Proposal)> {
+    fn propose(&mut self, n: usize, ctx: &Context<'_>) -> Vec<Traced> {
         let target = self.task.target();
         let learned = ctx.shared.learned(&self.task.dag, &target);
         let context = SearchContext {
@@ -122,37 +107,6 @@ impl Session {
         };
         let proposals = self.strategy.propose(&context, n);
         proposals.into_iter().map(|it| (self.space.instructions(&it.point), it)).collect()
-    }
-
-    /// Measures the code of a proposal, unless the same code was measured before.
-    fn measure_proposal(
-        &mut self,
-        proposal: &Proposal,
-        trace: &[Instruction],
-        code: Result<Code, String>,
-        generate_ms: f64,
-        ctx: &mut Context<'_>,
-    ) -> Result<(), MeasureError> {
-        let Proposal { point, source, parent } = proposal.clone();
-        let earlier = code.as_ref().ok().and_then(|it| self.measured.get(&it.artifact));
-        let Some(outcome) = earlier.cloned() else {
-            let (point, trace) = (Some(point), trace.to_vec());
-            let proposed = Proposed { source, point, parent, trace, generate_ms };
-            return self.measure(&proposed, code, ctx).map(|_| ());
-        };
-        self.strategy.observe(&point, &outcome);
-        self.add_origin(&point, source, parent, &outcome);
-        Ok(())
-    }
-
-    /// Times the drift baseline.
-    fn measure_drift(&mut self, ctx: &mut Context<'_>) -> Result<(), MeasureError> {
-        let Some(drift) = &mut self.drift else { return Ok(()) };
-        self.slowdown = drift.slowdown(ctx.measurer)?.unwrap_or(1.0);
-        if let Some(what) = drift.warning(self.slowdown) {
-            (ctx.on_event)(Event::Warning { what: format!("{}: {what}", self.task.name) });
-        }
-        Ok(())
     }
 
     /// Times the finalists of the strategy side by side. Each is a trial.
@@ -179,10 +133,15 @@ impl Session {
         }
         let jobs: Vec<Job> = finalists.iter().map(|it| it.2.job(&self.reference.cases)).collect();
         let jobs: Vec<&Job> = jobs.iter().collect();
-        let clock = Instant::now();
+        let clock = ctx.clock();
         let policy = self.task.builder.policy();
-        let timings = ctx.measurer.compare(&jobs, COMPARE_ROUNDS, &policy)?;
-        let measure_ms = clock.elapsed().as_secs_f64() * 1e3 / finalists.len() as f64;
+        let timings = ctx.stage(Stage::Measure, |ctx| {
+            self.set_up(ctx)?;
+            ctx.timed(Activity::Comparing, |ctx| {
+                ctx.measurer.compare(&jobs, COMPARE_ROUNDS, &policy)
+            })
+        })?;
+        let measure_ms = ctx.since(clock).as_secs_f64() * 1e3 / finalists.len() as f64;
         let Ok(timings) = timings else { return Ok(()) };
         let mut compared = Vec::new();
         for ((point, trace, code), timing) in finalists.into_iter().zip(timings) {
@@ -194,7 +153,7 @@ impl Session {
                 &proposed,
                 code.artifact.to_string(),
                 outcome,
-                Stage::Compare,
+                log::Stage::Compare,
                 measure_ms,
             );
             (ctx.log)(&Trial { workload: ctx.workload.id.to_string(), ..trial });

@@ -4,9 +4,10 @@
 //! [`Session`] or keep its candidates; so they and this file refer to each other.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tvmtune_ir::artifact::ArtifactId;
+use tvmtune_ir::target::Target;
 use tvmtune_plan::record::Source;
 use tvmtune_schedule::Instruction;
 
@@ -23,6 +24,7 @@ use super::spent::TimeSpent;
 use super::task::{Task, Workload};
 use super::transfer::Received;
 use crate::cost::analytic::AnalyticModel;
+use crate::executor::TuningJob;
 use crate::measure::{Job, Measure, MeasureError};
 use crate::outcome::{Outcome, Timing};
 use crate::search::Strategy;
@@ -142,6 +144,8 @@ pub(super) struct Session {
     /// The time of this session by activity.
     pub(super) times: TimeSpent,
     pub(super) exhausted: bool,
+    /// Batches that were measured again, since the machine slowed down meanwhile.
+    pub(super) n_repeated: u64,
 }
 
 /// A round that is over.
@@ -156,6 +160,16 @@ pub(super) struct LastRound {
 pub(super) struct Context<'a> {
     pub(super) workload: &'a Workload,
     pub(super) measurer: &'a mut dyn Measure,
+    /// The number of the session that the measurer is set up for; `None` if it is for other cases.
+    pub(super) set_up: &'a mut Option<usize>,
+    /// The job that asks for the stages of the session.
+    pub(super) job: &'a TuningJob<'a>,
+    /// The device that measures.
+    pub(super) device: Target,
+    /// The end of the budget.
+    pub(super) deadline: Option<Instant>,
+    /// Set if only the final ranking is left.
+    pub(super) is_final: bool,
     pub(super) shared: &'a mut Shared,
     /// Appends a trial to the log.
     pub(super) log: &'a mut dyn FnMut(&Trial),
@@ -165,9 +179,12 @@ pub(super) struct Context<'a> {
 }
 
 impl Session {
-    /// Sets up the measurer for this task.
+    /// Sets up the measurer for this task, unless it is.
     pub(super) fn set_up(&self, ctx: &mut Context<'_>) -> Result<(), MeasureError> {
-        ctx.measurer.set_up(&self.reference.cases, Some(&self.reference.expected()))
+        if ctx.set_up.replace(self.number) != Some(self.number) {
+            ctx.measurer.set_up(&self.reference.cases, Some(&self.reference.expected()))?;
+        }
+        Ok(())
     }
 
     /// Tells if the search is complete, or the budget spent but for the final ranking.

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use tvmtune_ir::dag::Dag;
 use tvmtune_ir::target::Target;
-use tvmtune_plan::database::Database;
+use tvmtune_plan::database::{Cache, Database};
 
 use super::options::{Options, Reuse};
 use super::oracle::Oracle;
@@ -28,6 +28,8 @@ pub(super) struct Shared {
     pub(super) oracle: Oracle,
     /// The code of earlier records, if there is a cache.
     pub(super) kept: Option<KeptCode>,
+    /// The user's cache, where runs tell what they do.
+    pub(super) cache: Option<Cache>,
     n_tasks: usize,
     /// Threads that search.
     pub(super) n_threads: usize,
@@ -51,8 +53,18 @@ impl Shared {
             When::Never => TransferSources::default(),
             When::Once | When::Interleaved => TransferSources::from_database(database, &target),
         };
-        let (oracle, kept) = (Oracle::new(), database.cache().map(KeptCode::new));
-        Self { recipe, model, file, load_error, sources, oracle, kept, n_tasks: 0, n_threads }
+        Self {
+            recipe,
+            model,
+            file,
+            load_error,
+            sources,
+            oracle: Oracle::new(),
+            kept: database.cache().map(KeptCode::new),
+            cache: database.cache().cloned(),
+            n_tasks: 0,
+            n_threads,
+        }
     }
 
     /// Stores the model for the next run; returns a warning if that fails.

@@ -1,6 +1,6 @@
 //! The time of a run or of a task, by what it was spent on.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::session::Context;
 
@@ -77,14 +77,14 @@ impl TimeSpent {
 }
 
 impl Context<'_> {
-    /// Calls `f` and adds its time to an activity, less the time in which workers started. Calls do
+    /// Calls `f` and adds its time to an activity, less that of waiting and of starting workers. Calls do
     /// not nest: time would count twice.
     pub(super) fn timed<R>(&mut self, activity: Activity, f: impl FnOnce(&mut Self) -> R) -> R {
-        let (clock, starting) = (Instant::now(), self.measurer.start_time());
+        let (clock, starting) = (self.clock(), self.measurer.start_time());
         let result = f(self);
-        let waited = self.measurer.start_time().saturating_sub(starting);
-        self.times.waiting += waited;
-        self.times.spend(activity, clock.elapsed().saturating_sub(waited));
+        self.times.waiting += self.measurer.start_time().saturating_sub(starting);
+        let time = self.since(clock);
+        self.times.spend(activity, time);
         result
     }
 }

@@ -24,7 +24,8 @@ use super::session::{Candidate, Context, Session};
 use super::shared::Shared;
 use super::spent::{Activity, TimeSpent};
 use super::task::{Task, Workload};
-use crate::measure::{Exclusive, KeptCode, Measure, MeasureError};
+use crate::executor::{MachineLockError, TuningJob};
+use crate::measure::{KeptCode, Measure, MeasureError};
 
 /// The results of a run.
 #[derive(Clone, Debug, Default)]
@@ -37,6 +38,8 @@ pub struct Summary {
     pub unreached: Vec<TaskName>,
     /// The time of the run, by activity.
     pub times: TimeSpent,
+    /// Batches that were measured again, since the machine slowed down meanwhile.
+    pub n_repeated: u64,
 }
 
 /// The error that stopped a run.
@@ -63,7 +66,8 @@ const SMALL_SEARCH: Duration = Duration::from_secs(4);
 /// The share of a task's budget for refining recorded schedules of similar devices and ranges.
 const REFINING_SHARE: f64 = 0.15;
 
-/// Tunes workloads, and writes results to the database's cache after every round.
+/// Tunes workloads, stage by stage as its job gets what it needs of the machine, and writes results to
+/// the database's cache after every round.
 ///
 /// # Errors
 ///
@@ -73,7 +77,7 @@ pub fn run(
     workloads: &[Workload],
     options: &Options,
     database: &Database,
-    _exclusive: &Exclusive,
+    job: &TuningJob<'_>,
     on_event: &mut dyn FnMut(Event<'_>),
 ) -> Result<Summary, TuneError> {
     let device = options.device;
@@ -82,6 +86,7 @@ pub fn run(
         options,
         database,
         device: device.key(),
+        job,
         measurer: match &options.hardware {
             Hardware::Worker(command) => Box::new(command.clone().measurer(&device)),
             Hardware::Log(log) => Box::new(log.clone()),
@@ -101,12 +106,22 @@ pub fn run(
     (tuner.on_event)(Event::Started { n_tasks: waiting.len() });
     let mut sessions = Vec::new();
     while let Some(step) = tuner.next_step(&waiting, &sessions) {
-        match step {
+        let done = match step {
             Step::Open(n) => {
                 let (task, n_others) = (waiting.remove(n), waiting.len());
-                sessions.extend(tuner.open(task, n_others)?);
+                let opened = tuner.open(task.clone(), n_others);
+                opened.map(|it| sessions.extend(it)).inspect_err(|_| waiting.push(task))
             }
-            Step::Round(n) => tuner.round(&mut sessions[n])?,
+            Step::Round(n) => tuner.round(&mut sessions[n]),
+        };
+        match done {
+            // Others had the machine until the budget was spent.
+            Err(TuneError::Measure(MeasureError::Machine(MachineLockError::Busy { .. })))
+                if !sessions.is_empty() || !tuner.summary.results.is_empty() =>
+            {
+                break;
+            }
+            done => done?,
         }
         if let Some(n) = sessions.iter().position(Session::is_done) {
             let session = sessions.remove(n);
@@ -116,7 +131,7 @@ pub fn run(
     for session in sessions {
         tuner.finish(session)?;
     }
-    tuner.summary.unreached = waiting.into_iter().map(|it| it.task.name).collect();
+    tuner.summary.unreached.extend(waiting.into_iter().map(|it| it.task.name));
     if let Some(what) = tuner.shared.save_model() {
         (tuner.on_event)(Event::Warning { what });
     }
@@ -133,8 +148,9 @@ pub(super) struct Tuner<'a> {
     pub(super) options: &'a Options,
     pub(super) database: &'a Database,
     pub(super) device: DeviceKey,
+    job: &'a TuningJob<'a>,
     measurer: Box<dyn Measure>,
-    /// The number of the task that the measurer is set up for.
+    /// The number of the session that the measurer is set up for.
     set_up: Option<usize>,
     /// Set once the user knows that trials cannot be logged.
     warned_of_log: bool,
@@ -258,8 +274,7 @@ impl Tuner<'_> {
             Reuse::Compete | Reuse::Refine | Reuse::CatchUp => trials(&self.log_path(workload)),
         };
         let is_catching_up = self.options.reuse == Reuse::CatchUp;
-        self.set_up = None;
-        let (opened, times) = self.with_context(workload, |ctx| {
+        let (opened, times) = self.with_context(workload, false, |ctx| {
             let mut session = match Session::open(task, recipe, seed, limits, ctx)? {
                 Ok(session) => session,
                 Err(why) => return Ok(Err(why)),
@@ -275,7 +290,6 @@ impl Tuner<'_> {
             Ok(Ok(session))
         })?;
         Ok(opened.map(|mut session| {
-            self.set_up = Some(session.number);
             session.times.add(&times);
             session
         }))
@@ -289,15 +303,9 @@ impl Tuner<'_> {
 
     /// Runs a round of a session, and saves an improvement.
     fn round(&mut self, session: &mut Session) -> Result<(), TuneError> {
-        let is_set_up = self.set_up == Some(session.number);
-        let (improved, times) = self.with_context(session.task.workload, |ctx| {
-            if !is_set_up {
-                session.set_up(ctx)?;
-            }
-            session.round(ctx)
-        })?;
+        let workload = session.task.workload;
+        let (improved, times) = self.with_context(workload, false, |ctx| session.round(ctx))?;
         session.times.add(&times);
-        self.set_up = Some(session.number);
         if improved {
             let id = &self.workloads[session.task.workload].id;
             session.publish(id, &mut self.shared);
@@ -308,13 +316,24 @@ impl Tuner<'_> {
 
     /// Ranks the best candidates of a session, and saves them.
     fn finish(&mut self, mut session: Session) -> Result<(), TuneError> {
-        let clock = Instant::now();
+        self.summary.n_repeated += session.n_repeated;
         let seed = self.options.seed;
-        self.set_up = None;
-        let (ranked, times) = self.with_context(session.task.workload, |ctx| {
-            ctx.timed(Activity::Comparing, |ctx| session.final_ranking(seed, ctx))
-        })?;
-        session.spent += clock.elapsed();
+        let ranked = self.with_context(session.task.workload, true, |ctx| {
+            let clock = ctx.clock();
+            let ranked = ctx.timed(Activity::Comparing, |ctx| session.final_ranking(seed, ctx))?;
+            session.spent += ctx.since(clock);
+            Ok(ranked)
+        });
+        let (ranked, times) = match ranked {
+            // What was recorded after its rounds counts.
+            Err(MeasureError::Machine(error @ MachineLockError::Busy { .. })) => {
+                let what = format!("{} was not ranked: {error}", session.task.name);
+                (self.on_event)(Event::Warning { what });
+                self.summary.unreached.push(session.task.name);
+                return Ok(());
+            }
+            ranked => ranked?,
+        };
         session.times.add(&times);
         session.times.total = session.spent.saturating_sub(session.spent_earlier);
         let default = ranked.iter().find(|it| it.source == Source::Default);
@@ -357,6 +376,7 @@ impl Tuner<'_> {
     fn with_context<R>(
         &mut self,
         workload: usize,
+        is_final: bool,
         f: impl FnOnce(&mut Context<'_>) -> Result<R, MeasureError>,
     ) -> Result<(R, TimeSpent), MeasureError> {
         let mut log = Log::new(self.log_path(workload));
@@ -369,6 +389,11 @@ impl Tuner<'_> {
         let mut ctx = Context {
             workload: &self.workloads[workload],
             measurer: self.measurer.as_mut(),
+            set_up: &mut self.set_up,
+            job: self.job,
+            device: self.options.device,
+            deadline: self.clock.checked_add(self.options.budget.total),
+            is_final,
             shared: &mut self.shared,
             log: &mut append,
             on_event: self.on_event,

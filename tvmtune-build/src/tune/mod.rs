@@ -84,8 +84,8 @@ impl Tuning {
         let whom = waited_for.as_deref().unwrap_or("another process");
         (*waited_seconds >= WORTH_SAYING && !is_busy).then(|| {
             format!(
-                "tvmtune: waited {waited_seconds:.0} s of its budget for {whom}: kernels are timed \
-                 one after the other"
+                "tvmtune: waited {waited_seconds:.0} s of its budget for {whom}: one process \
+                 measures at a time"
             )
         })
     }

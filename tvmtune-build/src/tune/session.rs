@@ -2,6 +2,8 @@
 //!
 //! In: a [`Request`]. Out: records in the user's cache, and the tuner's summary. Next: the caller
 //! looks the records up.
+//!
+//! Others may tune on this machine at the same time: each stage waits for what it needs, for seconds.
 
 use std::io::Write;
 use std::time::{Duration, Instant};
@@ -13,7 +15,8 @@ use tvmtune_plan::handoff::ROLE;
 use tvmtune_plan::printable::one_line;
 use tvmtune_plan::record::{Peaks, Provenance};
 use tvmtune_plan::request;
-use tvmtune_tuner::measure::{Exclusive, ExclusiveError, Measurer, WorkerCommand, peaks, worker};
+use tvmtune_tuner::executor::{Executor, MachineLock, MachineLockError, MachineLocks, Needs};
+use tvmtune_tuner::measure::{MeasureError, Measurer, WorkerCommand, peaks, worker};
 use tvmtune_tuner::parallel::n_cores;
 use tvmtune_tuner::tune::{
     self, Event, Hardware, Options, ProgressFile, Recipe, Reuse, Summary, TuneError, Workload,
@@ -52,9 +55,9 @@ pub enum SessionError {
     /// Results can't be kept.
     #[error(transparent)]
     Cache(#[from] DatabaseError),
-    /// The lock of the device can't be taken.
+    /// The machine can't be locked.
     #[error(transparent)]
-    Exclusive(#[from] ExclusiveError),
+    Machine(#[from] MachineLockError),
     /// No worker can be started.
     #[error("this program does not know its own file: {0}")]
     Worker(#[from] std::io::Error),
@@ -79,15 +82,18 @@ impl SessionError {
     pub fn is_busy(&self) -> bool {
         matches!(
             self,
-            Self::Exclusive(ExclusiveError::Busy { .. })
+            Self::Machine(MachineLockError::Busy { .. })
+                | Self::Tune(TuneError::Measure(MeasureError::Machine(
+                    MachineLockError::Busy { .. }
+                )))
                 | Self::Cache(DatabaseError::Busy { .. })
                 | Self::Tune(TuneError::Database(DatabaseError::Busy { .. }))
         )
     }
 }
 
-/// Measures schedules and records the best, while no other process measures or, under cargo, compiles
-/// on this machine.
+/// Measures schedules and records the best. While a stage of it measures, no other process that tunes
+/// computes on this machine, nor, under cargo, compiles.
 ///
 /// # Errors
 ///
@@ -106,12 +112,13 @@ pub fn run(
         progress.on_event(&event);
         on_event(event);
     };
-    let exclusive = wait_for_locks(request.device, cache, time_left(), &mut observe)?;
+    let lock = wait_for_locks(request.device, cache, time_left(), &mut observe)?;
     // The parent holds the token of this process. Cores that do not measure compile candidates for
     // the GPU.
     let patience = TOKEN_PATIENCE.min(time_left().mul_f64(TOKEN_SHARE));
     let _tokens = HeldTokens::acquire(n_cores() - 1, patience);
-    let peaks = peaks(cache, request.device, &exclusive)?;
+    let peaks = peaks(cache, request.device, &lock)?;
+    drop(lock);
     let waited = clock.elapsed();
     let options = Options {
         device: request.device,
@@ -130,20 +137,21 @@ pub fn run(
         provenance: Provenance { peaks, ..provenance() },
     };
     let workloads: Vec<Workload> = request.ops.iter().map(OpBuckets::workload).collect();
-    let mut summary = tune::run(&workloads, &options, database, &exclusive, &mut observe)?;
+    let job = Executor::of_this_machine(MachineLocks::new(cache)).job(0);
+    let mut summary = tune::run(&workloads, &options, database, &job, &mut observe)?;
     summary.times.waiting += waited;
     summary.times.total += waited;
     Ok(summary)
 }
 
-/// Takes the lock of the device, and sees that of the records free; tells those who watch for whom it
+/// Locks the machine once, and sees the lock of the records free; tells those who watch for whom it
 /// waits.
 fn wait_for_locks(
     device: Target,
     cache: &Cache,
     patience: Duration,
     on_event: &mut dyn FnMut(Event<'_>),
-) -> Result<Exclusive, SessionError> {
+) -> Result<MachineLock, SessionError> {
     let clock = Instant::now();
     let mut known: Option<(Holder, String)> = None;
     let mut on_wait = |Wait { waited, holder }: Wait<'_>| {
@@ -153,14 +161,15 @@ fn wait_for_locks(
         let whom = known.as_ref().map_or("", |(_, whom)| whom);
         on_event(Event::Waiting { waited, whom });
     };
-    let exclusive = Exclusive::acquire_or_tell(cache, &device.key(), patience, &mut on_wait)?;
+    let needs = Needs::timing(&device, n_cores());
+    let lock = MachineLocks::new(cache).acquire(&needs, patience, &mut on_wait)?;
     let mut on_wait = |Wait { waited, holder }: Wait<'_>| {
         let whom = format!("{holder}, which writes records");
         on_event(Event::Waiting { waited, whom: &whom });
     };
     // What can't be written at the end need not be searched for.
     drop(cache.lock_records(patience.saturating_sub(clock.elapsed()), &mut on_wait)?);
-    Ok(exclusive)
+    Ok(lock)
 }
 
 /// Detects the first GPU of this machine, by a worker.
@@ -212,14 +221,10 @@ pub fn provenance() -> Provenance {
 }
 
 /// Returns what the CPU of this machine does at most.
-fn peaks(
-    cache: &Cache,
-    device: Target,
-    exclusive: &Exclusive,
-) -> Result<Option<Peaks>, SessionError> {
+fn peaks(cache: &Cache, device: Target, lock: &MachineLock) -> Result<Option<Peaks>, SessionError> {
     let Target::Cpu(cpu) = device else { return Ok(None) };
     let worker = WorkerCommand::this_executable()?;
-    let peaks = peaks::of_this_machine(cache, &cpu, worker, exclusive);
+    let peaks = peaks::of_this_machine(cache, &cpu, worker, lock);
     Ok(peaks.map_err(TuneError::from)?)
 }
 

@@ -1,4 +1,5 @@
-//! Locks between processes: held by one at a time, free once that has ended, however it ended.
+//! Locks between processes: held by one at a time, or shared by several, and free once these have ended,
+//! however they ended.
 //!
 //! In: a file or a folder, and how long to wait. Out: a [`Lock`], or who holds it. The operating
 //! system keeps the lock, so the content of a lock file says nothing, and a file that a dead process
@@ -46,7 +47,7 @@ pub const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Pauses between two attempts: short at first, since most locks are free within milliseconds.
 const FIRST_PAUSE: Duration = Duration::from_millis(1);
-const MAX_PAUSE: Duration = Duration::from_millis(50);
+const MAX_PAUSE: Duration = Duration::from_millis(20);
 /// The time of waiting from which it is told, and the time between two looks at the holder.
 const WORTH_TELLING: Duration = Duration::from_millis(100);
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
@@ -67,7 +68,22 @@ impl Lock {
         on_wait: &mut dyn FnMut(Wait<'_>),
     ) -> Result<Self, DatabaseError> {
         let file = open(path)?;
-        wait_for(&file, path, patience, on_wait)?;
+        wait_for(&file, File::try_lock, path, patience, on_wait)?;
+        Ok(Self { _file: file })
+    }
+
+    /// As [`Lock::acquire`], but any number of processes may share the lock.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Lock::acquire`].
+    pub fn share(
+        path: &Path,
+        patience: Duration,
+        on_wait: &mut dyn FnMut(Wait<'_>),
+    ) -> Result<Self, DatabaseError> {
+        let file = open(path)?;
+        wait_for(&file, File::try_lock_shared, path, patience, on_wait)?;
         Ok(Self { _file: file })
     }
 
@@ -83,7 +99,7 @@ impl Lock {
             fs::create_dir_all(dir).map_err(|it| DatabaseError::io("create", dir, it))?;
             let left = patience.saturating_sub(start.elapsed());
             let Ok(file) = open_folder(dir) else { return Self::in_cache(dir, left) };
-            match wait_for(&file, dir, left, &mut |_| ()) {
+            match wait_for(&file, File::try_lock, dir, left, &mut |_| ()) {
                 // A lock on a folder that was replaced meanwhile locks nothing.
                 Ok(()) if is_at(&file, dir) => return Ok(Some(Self { _file: file })),
                 Ok(()) => {}
@@ -133,6 +149,7 @@ fn open(path: &Path) -> Result<File, DatabaseError> {
 /// Waits until the lock of a file is free, and takes it.
 fn wait_for(
     file: &File,
+    try_lock: fn(&File) -> Result<(), TryLockError>,
     path: &Path,
     patience: Duration,
     on_wait: &mut dyn FnMut(Wait<'_>),
@@ -140,7 +157,7 @@ fn wait_for(
     let start = Instant::now();
     let (mut pause, mut seen): (_, Option<(Duration, Holder)>) = (FIRST_PAUSE, None);
     loop {
-        match file.try_lock() {
+        match try_lock(file) {
             Ok(()) => return Ok(()),
             Err(TryLockError::WouldBlock) => {}
             Err(TryLockError::Error(error)) if error.kind() == io::ErrorKind::Interrupted => {}
