@@ -7,16 +7,18 @@
 //! that the user of this machine tuned, and leaves nothing behind.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
 use tvmtune_build::tune::session::provenance;
 use tvmtune_ir::target::Target;
 use tvmtune_plan::contain::contained;
-use tvmtune_plan::database::{Cache, Database, DatabaseError, Files, Store, StoreKind};
+use tvmtune_plan::database::{Cache, Database, DatabaseError, Files, Store, StoreKind, Wait};
 use tvmtune_plan::printable::one_line;
 use tvmtune_plan::record::{Bucket, Provenance, Record};
-use tvmtune_tuner::measure::{Exclusive, ExclusiveError, WorkerCommand, peaks};
+use tvmtune_tuner::executor::{Executor, MachineLockError, MachineLocks, Needs};
+use tvmtune_tuner::measure::{MeasureError, WorkerCommand, peaks};
 use tvmtune_tuner::parallel::n_cores;
 use tvmtune_tuner::tune::{
     self, Event, Hardware, Options, Summary, TaskResult, TuneError, Workload, log_file,
@@ -36,6 +38,8 @@ pub struct Machine {
     pub hardware: Hardware,
     /// The cache whose locks tell other processes that this one measures, and that keeps the peaks.
     pub home: Cache,
+    /// What grants stages to the tasks of this process: several may be executed at once.
+    pub executor: Arc<Executor>,
     /// The folder in which scratch folders are made.
     pub scratch: PathBuf,
     /// The name of this worker, for people.
@@ -82,7 +86,7 @@ enum ExecuteError {
     #[error("no scratch folder can be made in `{}`: {source}", .dir.display())]
     Scratch { dir: PathBuf, source: std::io::Error },
     #[error(transparent)]
-    Exclusive(#[from] ExclusiveError),
+    Machine(#[from] MachineLockError),
     #[error(transparent)]
     Tune(#[from] TuneError),
     #[error(transparent)]
@@ -100,6 +104,7 @@ impl Machine {
         Ok(Self {
             device,
             hardware: Hardware::Worker(WorkerCommand::this_executable()?),
+            executor: Executor::of_this_machine(MachineLocks::new(&home)),
             home,
             scratch: std::env::temp_dir(),
             worker: one_line(worker),
@@ -196,8 +201,7 @@ fn scratch_database(dir: &Path) -> (Cache, Database) {
     (cache.clone(), Database::new(vec![store], Some(cache)))
 }
 
-/// Measures, while no other process does: the one place that takes the lock of the device, and that
-/// calls the tuner.
+/// Measures, stage by stage, beside other tasks and processes: the one place that calls the tuner.
 fn measure(
     task: &Task,
     workload: &Workload,
@@ -206,12 +210,14 @@ fn measure(
     on_progress: &mut dyn FnMut(Progress),
 ) -> Result<Summary, ExecuteError> {
     let (clock, patience) = (Instant::now(), task.budget.total());
-    let exclusive = Exclusive::acquire_or_tell(&machine.home, &task.device, patience, &mut |it| {
-        on_progress(Progress::waiting(it.waited.as_secs_f64(), &it.holder.to_string()));
-    })?;
     let mut provenance = machine.provenance.clone();
     if let (Hardware::Worker(worker), Target::Cpu(cpu)) = (&machine.hardware, machine.device) {
-        let peaks = peaks::of_this_machine(&machine.home, &cpu, worker.clone(), &exclusive);
+        let needs = Needs::timing(&machine.device, n_cores());
+        let mut on_wait = |it: Wait<'_>| {
+            on_progress(Progress::waiting(it.waited.as_secs_f64(), &it.holder.to_string()));
+        };
+        let lock = MachineLocks::new(&machine.home).acquire(&needs, patience, &mut on_wait)?;
+        let peaks = peaks::of_this_machine(&machine.home, &cpu, worker.clone(), &lock);
         provenance.peaks = peaks.map_err(TuneError::from)?;
     }
     let options = Options {
@@ -232,7 +238,8 @@ fn measure(
             on_progress(progress);
         }
     };
-    Ok(tune::run(workloads, &options, database, &exclusive, &mut on_event)?)
+    let job = machine.executor.job(i32::from(task.priority));
+    Ok(tune::run(workloads, &options, database, &job, &mut on_event)?)
 }
 
 /// Leaves of a record what the task asked for, without compiled code, which does not travel.
@@ -250,11 +257,14 @@ fn of_task(record: Record, task: &Task) -> Record {
 impl ExecuteError {
     fn kind(&self) -> FailureKind {
         match self {
-            Self::Exclusive(ExclusiveError::Busy { .. })
+            Self::Machine(MachineLockError::Busy { .. })
+            | Self::Tune(TuneError::Measure(MeasureError::Machine(MachineLockError::Busy {
+                ..
+            })))
             | Self::Database(DatabaseError::Busy { .. })
             | Self::Tune(TuneError::Database(DatabaseError::Busy { .. })) => FailureKind::Unreached,
             Self::Tune(TuneError::Builder(_)) => FailureKind::Refused,
-            Self::Scratch { .. } | Self::Exclusive(_) | Self::Tune(_) | Self::Database(_) => {
+            Self::Scratch { .. } | Self::Machine(_) | Self::Tune(_) | Self::Database(_) => {
                 FailureKind::Crashed
             }
         }

@@ -12,7 +12,8 @@ use tvmtune_ir::target::{CpuTarget, Isa, Target};
 use tvmtune_plan::database::{Cache, Database, Store, StoreKind};
 use tvmtune_plan::record::Provenance;
 use tvmtune_space::default;
-use tvmtune_tuner::measure::{Exclusive, Replay};
+use tvmtune_tuner::executor::{Executor, MachineLock, MachineLocks, TuningJob};
+use tvmtune_tuner::measure::Replay;
 use tvmtune_tuner::outcome::{Outcome, Timing};
 use tvmtune_tuner::tune::{
     self, Hardware, Options, Recipe, Reuse, Tolerance, Trial, Workload, log_file,
@@ -63,10 +64,12 @@ fn provenance() -> Provenance {
 }
 
 fn machine(dir: &Path, log: Replay) -> Machine {
+    let home = Cache::new(&dir.join("home"));
     Machine {
         device: device(),
         hardware: Hardware::Log(log),
-        home: Cache::new(&dir.join("home")),
+        executor: Executor::of_this_machine(MachineLocks::new(&home)),
+        home,
         scratch: dir.to_owned(),
         worker: "a worker".to_owned(),
         provenance: provenance(),
@@ -89,10 +92,10 @@ fn tuned_directly(dir: &Path, log: Replay) -> Vec<Trial> {
         recipe: Recipe::default(),
         provenance: provenance(),
     };
-    let exclusive = Exclusive::acquire(&cache, &device().key(), budget().total());
-    let exclusive = exclusive.expect("nobody else has it");
+    let lock = MachineLock::of_device(&cache, &device(), budget().total());
+    let lock = lock.expect("nobody else has it");
     let workloads = [workload()];
-    let tuned = tune::run(&workloads, &options, &database, &exclusive, &mut |_| ());
+    let tuned = tune::run(&workloads, &options, &database, &TuningJob::holding(&lock), &mut |_| ());
     assert_eq!(tuned.expect("it is tuned").results.len(), 1);
     tune::trials(&log_file(&cache, "matmul", &workloads[0].id, &device().key()))
 }
