@@ -112,6 +112,9 @@ pub(crate) struct Tune {
     /// Time for all kernels together, such as `90s` or `10m`
     #[arg(long, value_name = "TIME")]
     pub(crate) budget: Option<Span>,
+    /// End the search of a kernel that is as fast as this, such as `35us`
+    #[arg(long, value_name = "LATENCY")]
+    pub(crate) until: Option<Span>,
     /// Tune on this device only, instead of on the CPU, and on the GPU for what has code for GPUs
     #[arg(long, value_name = "DEVICE")]
     pub(crate) target: Option<Device>,

@@ -78,7 +78,7 @@ pub struct Task {
     pub budget: TaskBudget,
     /// Tasks of a higher priority are executed first.
     pub priority: u8,
-    /// A latency with which the search may end. Nothing uses it yet.
+    /// A latency that is good enough: the search ends there.
     pub target_latency_ns: Option<f64>,
     /// Records of the workload on this and other devices, as TOML: schedules to begin with.
     pub records: Vec<String>,
@@ -120,7 +120,7 @@ impl Task {
             seed: 1,
             budget,
             priority: 0,
-            target_latency_ns: None,
+            target_latency_ns: workload.good_enough_ns,
             records: Vec::new(),
         }
     }
@@ -179,6 +179,7 @@ impl Task {
         dag.name = self.name.to_string();
         let mut workload = Workload::new(dag, vec![self.ranges()], self.tolerance);
         workload.residence.clone_from(&self.residence);
+        workload.good_enough_ns = self.target_latency_ns;
         Ok(workload)
     }
 

@@ -40,6 +40,7 @@ mod programs;
 mod replay;
 mod search;
 mod semantics;
+mod sharing;
 mod space;
 mod study;
 mod tidy;

@@ -29,6 +29,8 @@ struct Report {
     kernels: Vec<Line>,
     skipped: Vec<Skipped>,
     unreached: Vec<String>,
+    /// Kernels that were as fast as asked for before.
+    good_enough: Vec<String>,
     seconds: f64,
     times: Times,
     /// The times of all devices, from which `times` are made.
@@ -140,7 +142,8 @@ fn tune(
     };
     let reuse = if arguments.again { Reuse::Ignore } else { Reuse::Compete };
     let package = &records.package.name;
-    let request = Request { package, ops, device, targets, budget, reuse };
+    let good_enough = arguments.until.map(|it| it.0);
+    let request = Request { package, ops, device, targets, budget, reuse, good_enough };
     let mut progress = Progress::new();
     session::run(&request, database, &mut |event| progress.on_event(&event))
 }
@@ -258,11 +261,20 @@ impl Report {
             skipped.map(|(task, why)| Skipped { name: task.to_string(), why: why.clone() }),
         );
         self.unreached.extend(summary.unreached.iter().map(ToString::to_string));
+        self.good_enough.extend(summary.met.iter().map(ToString::to_string));
     }
 
     /// Formats the report for people.
     fn text(&self) -> String {
+        let is_good_enough = match self.good_enough.len() {
+            0 => String::new(),
+            1 => "1 kernel is as fast as asked for\n".to_owned(),
+            n => format!("{n} kernels are as fast as asked for\n"),
+        };
         if self.kernels.is_empty() && self.skipped.is_empty() && self.unreached.is_empty() {
+            if !is_good_enough.is_empty() {
+                return is_good_enough;
+            }
             return "nothing to do: every kernel was tuned on this machine; \
                     `cargo tvmtune tune --again` starts over\n"
                 .to_owned();
@@ -284,7 +296,7 @@ impl Report {
                 span(it.seconds),
             ]);
         }
-        let mut text = table.to_string();
+        let mut text = table.to_string() + &is_good_enough;
         for Skipped { name, why } in &self.skipped {
             text += &format!("{name} was not tuned: {why}\n");
         }
