@@ -87,10 +87,10 @@ fn hostile_outcomes_are_refused_when_read() {
         let error = TaskOutcome::from_json(json.to_string().as_bytes()).unwrap_err().to_string();
         assert!(error.contains(expected), "{pointer}: {error}");
     };
-    check("/version", json!(7), "the outcome has format 7");
-    check("/task", json!("../x"), "not 64 hexadecimal digits");
-    check("/worker", json!("a\u{1b}[2J"), "`worker` of the outcome");
-    check("/host", json!("x".repeat(1000)), "`host` of the outcome");
+    check("version", json!(7), "the outcome has format 7");
+    check("task", json!("../x"), "not 64 hexadecimal digits");
+    check("worker", json!("a\u{1b}[2J"), "`worker` of the outcome");
+    check("host", json!("x".repeat(1000)), "`host` of the outcome");
     check(
         "finding",
         json!({"failed": {"kind": "crashed", "why": "a\nb"}}),
