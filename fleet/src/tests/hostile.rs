@@ -91,11 +91,7 @@ fn hostile_outcomes_are_refused_when_read() {
     check("task", json!("../x"), "not 64 hexadecimal digits");
     check("worker", json!("a\u{1b}[2J"), "`worker` of the outcome");
     check("host", json!("x".repeat(1000)), "`host` of the outcome");
-    check(
-        "finding",
-        json!({"failed": {"kind": "crashed", "why": "a\nb"}}),
-        "`why` of the outcome",
-    );
+    check("finding", json!({"failed": {"kind": "crashed", "why": "a\nb"}}), "`why` of the outcome");
     check("finding", json!({"failed": {"kind": "won", "why": ""}}), "unknown variant");
     check("finding/tuned/record", json!("x".repeat(2 << 20)), "`record` of the outcome");
     check("finding/tuned/trials", json!(["a\nb"]), "`trials` of the outcome");
