@@ -87,6 +87,24 @@ fn records_that_come_along_are_where_the_search_begins() {
 }
 
 #[test]
+fn records_are_added_within_limits_and_those_of_the_device_first() {
+    let dir = tempfile::tempdir().unwrap();
+    let outcome = execute(&task(), &machine(dir.path(), hardware()), &mut |_| ());
+    let record = Record::from_toml(&outcome.tuned().unwrap().record).unwrap();
+    let of_threads = |threads| {
+        let device = CpuTarget { threads, ..CpuTarget::generic(Isa::Avx2) }.key();
+        Record { device, ..record.clone() }
+    };
+    let mut others: Vec<Record> = (10..40).map(of_threads).collect();
+    others.push(record.clone());
+    others.push(Record { dag: "another program".to_owned(), ..record.clone() });
+    let mut task = task();
+    task.add_records(others);
+    assert_eq!((task.records.len(), task.check()), (16, Ok(())));
+    assert_eq!(task.records[0], record.to_toml());
+}
+
+#[test]
 fn what_a_machine_cannot_execute_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let machine = machine(dir.path(), Replay::default());
