@@ -162,7 +162,8 @@ fn attempt(
         return Err(Failure::new(FailureKind::Impossible, why));
     }
     if !summary.met.is_empty() {
-        return Err(refused("a record that came along is as fast as the task asks for"));
+        let why = "a record that came along is as fast as the task asks for";
+        return Err(Failure::new(FailureKind::GoodEnough, why));
     }
     match (result, summary.results.first()) {
         (Some((record, trials)), Some(found)) => {

@@ -21,6 +21,7 @@ pub mod task; // what is shipped
 pub mod outcome; // what comes back
 pub mod execute; // from one to the other, there
 pub mod accept; // into the user's cache, here
+pub mod ssh; // one other machine
 #[cfg(test)]
 mod tests;
 

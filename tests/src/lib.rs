@@ -7,6 +7,8 @@ pub mod numerics;
 pub mod nvrtc;
 pub mod sandbox;
 pub mod skip;
+#[cfg(unix)]
+pub mod sshd;
 pub mod testbed;
 
 use tvmtune_ir::artifact::ArtifactId;

@@ -37,6 +37,8 @@ mod prepared;
 mod processes;
 mod profile;
 mod programs;
+#[cfg(unix)]
+mod remote;
 mod replay;
 mod search;
 mod semantics;

@@ -15,6 +15,7 @@ use tvmtune_plan::device;
 use tvmtune_plan::record::SearchLimits;
 use tvmtune_tuner::tune::{Reuse, Summary, TimeSpent};
 
+use super::remote;
 use crate::Exit;
 use crate::cli::Tune;
 use crate::device_plan::{self, for_each_device, runnable};
@@ -25,7 +26,7 @@ use crate::render::{Table, count, latency, took};
 
 /// The output with `--json`.
 #[derive(Default, Serialize)]
-struct Report {
+pub(super) struct Report {
     kernels: Vec<Line>,
     skipped: Vec<Skipped>,
     unreached: Vec<String>,
@@ -36,6 +37,9 @@ struct Report {
     /// The times of all devices, from which `times` are made.
     #[serde(skip)]
     spent: TimeSpent,
+    /// The address of another machine that was asked.
+    #[serde(skip)]
+    on: Option<String>,
 }
 
 /// The time of a run or of a kernel in this run, by what it was spent on, in seconds.
@@ -73,8 +77,17 @@ struct Skipped {
 }
 
 pub(crate) fn run(arguments: &Tune) -> Result<Exit> {
+    let mut report = Report { on: arguments.on.clone(), ..Report::default() };
+    if let Some(address) = &arguments.on {
+        let exit = remote::tune(address, arguments, &mut report)?;
+        // What arrived before the machine was lost counts.
+        return match exit {
+            Exit::Done => report.print(arguments),
+            _ if report.kernels.is_empty() => Ok(exit),
+            _ => report.print(arguments).map(|_| exit),
+        };
+    }
     runnable(arguments.variants.isa)?;
-    let mut report = Report::default();
     let exit =
         for_each_device(&arguments.selection, arguments.target, |records, database, device| {
             let package = &records.package.name;
@@ -91,20 +104,9 @@ pub(crate) fn run(arguments: &Tune) -> Result<Exit> {
             }
             Ok(Exit::Done)
         })?;
-    if exit != Exit::Done {
-        return Ok(exit);
-    }
-    if arguments.json {
-        println!("{}", serde_json::to_string_pretty(&report)?);
-    } else {
-        print!("{}", report.text());
-    }
-    match report.skipped.len() {
-        0 => Ok(Exit::Done),
-        n => {
-            eprintln!("error: {} of those asked for could not be tuned", count(n, "kernel"));
-            Ok(Exit::Refused)
-        }
+    match exit {
+        Exit::Done => report.print(arguments),
+        _ => Ok(exit),
     }
 }
 
@@ -121,18 +123,7 @@ fn tune(
     arguments: &Tune,
 ) -> Result<Summary, SessionError> {
     let budget = budget(records.package, arguments);
-    let all = device::isas();
-    // Older instruction sets are for other machines: they wait until this one has all it needs.
-    let (first, others) = match arguments.variants.isa {
-        Some(isa) => (vec![isa], Vec::new()),
-        None => (all[..all.len().min(1)].to_vec(), all.get(1..).unwrap_or_default().to_vec()),
-    };
-    let (mut isas, mut ops) = (first, Vec::new());
-    ops.extend(open(records, device, &isas, budget, arguments));
-    if ops.is_empty() && !others.is_empty() {
-        isas = others;
-        ops.extend(open(records, device, &isas, budget, arguments));
-    }
+    let (isas, ops) = to_tune(records, device, &device::isas(), budget, arguments);
     if ops.is_empty() {
         return Ok(Summary::default());
     }
@@ -146,6 +137,29 @@ fn tune(
     let request = Request { package, ops, device, targets, budget, reuse, good_enough };
     let mut progress = Progress::new();
     session::run(&request, database, &mut |event| progress.on_event(&event))
+}
+
+/// Returns the instruction sets to tune now, of `all` that a machine runs, and the buckets that another
+/// session would improve for them.
+pub(super) fn to_tune<'a>(
+    records: &PackageRecords<'a>,
+    device: Target,
+    all: &[Isa],
+    budget: Budget,
+    arguments: &Tune,
+) -> (Vec<Isa>, Vec<OpBuckets<'a>>) {
+    // Older instruction sets are for other machines: they wait until this one has all it needs.
+    let (first, others) = match arguments.variants.isa {
+        Some(isa) => (vec![isa], Vec::new()),
+        None => (all[..all.len().min(1)].to_vec(), all.get(1..).unwrap_or_default().to_vec()),
+    };
+    let (mut isas, mut ops) = (first, Vec::new());
+    ops.extend(open(records, device, &isas, budget, arguments));
+    if ops.is_empty() && !others.is_empty() {
+        isas = others;
+        ops.extend(open(records, device, &isas, budget, arguments));
+    }
+    (isas, ops)
 }
 
 /// Returns the buckets that another session would improve, for some instruction sets of a device.
@@ -171,7 +185,7 @@ fn open<'a>(
 }
 
 /// Returns the budget: the command line goes before the environment, and that before the author's.
-fn budget(package: &Package, arguments: &Tune) -> Budget {
+pub(super) fn budget(package: &Package, arguments: &Tune) -> Budget {
     let (limits, variable) = (&package.config.budget, std::env::var("TVMTUNE_BUDGET").ok());
     let budget = Budget::COMMAND.resolved(limits, variable.as_deref()).unwrap_or_else(|error| {
         eprintln!("warning: TVMTUNE_BUDGET: {error}");
@@ -238,8 +252,24 @@ fn span(seconds: f64) -> String {
 }
 
 impl Report {
+    /// Prints what was found.
+    fn print(&self, arguments: &Tune) -> Result<Exit> {
+        if arguments.json {
+            println!("{}", serde_json::to_string_pretty(self)?);
+        } else {
+            print!("{}", self.text());
+        }
+        match self.skipped.len() {
+            0 => Ok(Exit::Done),
+            n => {
+                eprintln!("error: {} of those asked for could not be tuned", count(n, "kernel"));
+                Ok(Exit::Refused)
+            }
+        }
+    }
+
     /// Adds the results of a device.
-    fn add(&mut self, summary: &Summary) {
+    pub(super) fn add(&mut self, summary: &Summary) {
         self.seconds += summary.times.total.as_secs_f64();
         self.spent.add(&summary.times);
         self.spent.total += summary.times.total;
@@ -275,9 +305,14 @@ impl Report {
             if !is_good_enough.is_empty() {
                 return is_good_enough;
             }
-            return "nothing to do: every kernel was tuned on this machine; \
-                    `cargo tvmtune tune --again` starts over\n"
-                .to_owned();
+            let (machine, on) = match &self.on {
+                Some(address) => (format!("`{address}`"), format!(" --on {address}")),
+                None => ("this machine".to_owned(), String::new()),
+            };
+            return format!(
+                "nothing to do: every kernel was tuned on {machine}; \
+                 `cargo tvmtune tune{on} --again` starts over\n"
+            );
         }
         let header = [
             "kernel", "extents", "isa", "default", "tuned", "speedup", "found by", "trials", "time",

@@ -3,10 +3,13 @@
 use std::fs;
 
 use serde_json::{Value, json};
+use tvmtune_ir::dsl;
+use tvmtune_ir::poly::Interval;
 use tvmtune_ir::target::Isa;
 use tvmtune_plan::record::{Entry, Measured, Record};
+use tvmtune_tuner::tune::{Tolerance, Workload};
 
-use super::{database, hardware, machine, task};
+use super::{budget, database, device, hardware, machine, task};
 use crate::{Finding, Task, TaskOutcome, Tuned, WireError, accept, execute};
 
 /// The error of a task with a field changed.
@@ -67,6 +70,22 @@ fn hostile_tasks_are_refused_and_the_field_is_named() {
     check_task("budget", budget(u64::MAX, 1.0), "`budget` of the task");
     check_task("budget", budget(1, -1.0), "`budget` of the task");
     check_task("budget", budget(1, 1e300), "`budget` of the task");
+}
+
+#[test]
+fn a_bucket_below_the_lower_end_of_a_dimension_is_refused() {
+    let program = "#[autotune(dims(T = 1..=70, S = T + 2..=74))]
+        fn f(x: Tensor<f32, S>) -> Tensor<f32, T> { compute(|t| x[[t + 2]]) }";
+    let tolerance = Tolerance { rel: 0.0, abs: 0.0 };
+    let workload = Workload::new(dsl::program(program).unwrap(), Vec::new(), tolerance);
+    let check = |lo| {
+        let bucket = [Interval { lo, hi: 74 }, Interval { lo: 5, hi: 70 }];
+        let device = device();
+        Task::new(&workload, &bucket, device.key(), device.platform(), budget()).check()
+    };
+    assert_eq!(check(7), Ok(()));
+    // Indices of its code would be out of bounds.
+    assert!(check(6).unwrap_err().to_string().contains("`bucket` of the task"));
 }
 
 #[test]
