@@ -20,7 +20,7 @@ fn product(rows: u32) -> String {
     format!(
         "use tvmtune_runtime::autotune;
 
-        #[autotune(dims(M = {rows}, N = 128, K = 128))]
+        #[autotune(dims(M = {rows}, N = 512, K = 512))]
         pub fn product(x: Tensor<f32, M, K>, w: Weight<f32, N, K>) -> Tensor<f32, M, N> {{
             compute(|i, j| sum(0..K, |k| x[[i, k]] * w[[j, k]]))
         }}"
@@ -44,7 +44,7 @@ fn two_sessions_and_a_build_progress_at_once_and_one_measures_at_a_time() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
-    let sandboxes = [("first", 48), ("second", 56), ("third", 64)]
+    let sandboxes = [("first", 192), ("second", 224), ("third", 256)]
         .map(|(name, rows)| Sandbox::new(name, &product(rows)));
     let [first, second, third] = &sandboxes;
     let tune = |sandbox: &Sandbox| -> Child {
