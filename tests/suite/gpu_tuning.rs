@@ -22,7 +22,7 @@ use tvmtune_tests::nvrtc::{self, nvrtc};
 use tvmtune_tests::sandbox::{SOURCE, Sandbox, said};
 use tvmtune_tests::workload;
 use tvmtune_tuner::compile::{self, Code, Compiler};
-use tvmtune_tuner::executor::{MachineLock, TuningJob};
+use tvmtune_tuner::executor::{Executor, MachineLock, MachineLocks, Span, TuningJob};
 use tvmtune_tuner::measure::{CaseSpec, Job, Measure, Measurer, Policy, WorkerCommand};
 use tvmtune_tuner::outcome::Outcome;
 use tvmtune_tuner::tune::{
@@ -83,7 +83,16 @@ impl Machine {
         Database::new(vec![store], Some(cache))
     }
 
+    fn cache(&self) -> Cache {
+        Cache::new(self.root.path())
+    }
+
     fn tune(&self, workloads: &[Workload], trials: u64) -> tune::Summary {
+        let lock = MachineLock::of_device(&self.cache(), &self.gpu.into(), MINUTES).unwrap();
+        self.tune_as(&TuningJob::holding(&lock), workloads, trials)
+    }
+
+    fn tune_as(&self, job: &TuningJob<'_>, workloads: &[Workload], trials: u64) -> tune::Summary {
         let options = Options {
             device: self.gpu.into(),
             targets: vec![self.gpu.into()],
@@ -97,8 +106,6 @@ impl Machine {
             provenance: Provenance::default(),
         };
         let database = self.database();
-        let cache = Cache::new(self.root.path());
-        let lock = MachineLock::of_device(&cache, &self.gpu.into(), MINUTES).unwrap();
         let mut say = |event: Event<'_>| match event {
             Event::Skipped { task, why } => panic!("{task}: {why}"),
             Event::Trial {
@@ -111,7 +118,7 @@ impl Machine {
             Event::Warning { what } => panic!("{what}"),
             _ => {}
         };
-        tune::run(workloads, &options, &database, &TuningJob::holding(&lock), &mut say).unwrap()
+        tune::run(workloads, &options, &database, job, &mut say).unwrap()
     }
 }
 
@@ -122,6 +129,33 @@ fn worker(folder: &Path) -> WorkerCommand {
     // Set for workers alone: this process is to find no driver.
     let library = format!("LD_LIBRARY_PATH={}", folder.display());
     WorkerCommand::new("/usr/bin/env".into()).arg(library).arg(env!("CARGO_BIN_EXE_helper"))
+}
+
+#[test]
+fn jobs_on_one_gpu_measure_one_at_a_time_and_compute_beside_each_other() {
+    if nvrtc().is_none() {
+        return;
+    }
+    let machine = Machine::new();
+    let executor = Executor::of_this_machine(MachineLocks::new(&machine.cache()));
+    let jobs = [LINEAR, SOFTMAX].map(|source| (executor.job(0), workload(source)));
+    std::thread::scope(|scope| {
+        for (job, workload) in jobs {
+            let machine = &machine;
+            scope.spawn(move || {
+                let summary = machine.tune_as(&job, &[workload], 6);
+                assert_eq!((summary.results.len(), summary.results[0].trials), (1, 6));
+            });
+        }
+    });
+    let timeline = executor.timeline();
+    assert_eq!(timeline.disturbed(), 0.0, "{timeline:?}");
+    let timed = timeline.spans.iter().filter(|it| it.stage.is_timed());
+    let is_beside = |it: &Span| {
+        let others = timeline.spans.iter().filter(|other| other.job != it.job);
+        others.clone().any(|other| other.start < it.end && it.start < other.end)
+    };
+    assert!(timed.clone().count() > 4 && timed.clone().any(is_beside), "{timeline:?}");
 }
 
 #[test]

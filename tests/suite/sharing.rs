@@ -5,9 +5,14 @@ use std::time::Duration;
 
 use tvmtune_plan::database::Cache;
 use tvmtune_plan::device;
+use tvmtune_plan::record::Source;
 use tvmtune_tests::sandbox::{Sandbox, files};
-use tvmtune_tuner::executor::{MachineLocks, Needs};
-use tvmtune_tuner::tune::trials;
+use tvmtune_tuner::executor::{
+    Capacity, Executor, Interleaved, MachineLocks, Needs, Policy, Predictive, TuningJob,
+};
+use tvmtune_tuner::tune::{self, Hardware, Options, Workload, trials};
+
+use crate::tuning::{Machine, SOFTMAX};
 
 const TVMTUNE: &str = env!("CARGO_BIN_EXE_tvmtune");
 const SCRIPT: &str = env!("CARGO_BIN_EXE_script");
@@ -93,4 +98,42 @@ fn a_process_that_ends_in_a_stage_gives_the_machine_back() {
     let needs = Needs::timing(&target.into(), 2);
     let lock = MachineLocks::new(&cache).acquire(&needs, minute, &mut |_| ());
     assert!(lock.is_ok());
+}
+
+/// A trial, without what depends on the clock.
+type Identity = (Source, tune::Stage, Vec<u16>, String);
+
+/// The trials that a job found on recorded hardware.
+fn found(job: &TuningJob<'_>, workload: &Workload, log: &[tune::Trial]) -> Vec<Identity> {
+    let machine = Machine::new().unwrap();
+    let hardware = Hardware::Log(tune::replay(log));
+    let options = Options { hardware, ..machine.options(60) };
+    let workloads = std::slice::from_ref(workload);
+    tune::run(workloads, &options, &machine.database(), job, &mut |_| ()).unwrap();
+    identities(&trials(&machine.log()))
+}
+
+fn identities(trials: &[tune::Trial]) -> Vec<Identity> {
+    let identity =
+        |it: &tune::Trial| (it.source, it.stage, it.choices.clone(), it.artifact.clone());
+    trials.iter().map(identity).collect()
+}
+
+#[test]
+fn a_job_finds_beside_others_what_it_finds_alone() {
+    let Some(machine) = Machine::new() else { return };
+    let workload = tvmtune_tests::workload(SOFTMAX);
+    machine.tune(&workload, &machine.options(60));
+    let log = trials(&machine.log());
+    let alone = identities(&log);
+    let policies: [Box<dyn Policy>; 2] = [Box::new(Interleaved::new()), Box::new(Predictive)];
+    for policy in policies {
+        let executor = Executor::new(policy, Capacity::of_this_machine(), None);
+        let jobs = [0; 3].map(|_| executor.job(0));
+        let all: Vec<Vec<Identity>> = std::thread::scope(|scope| {
+            let threads = jobs.map(|job| scope.spawn(|| found(&{ job }, &workload, &log)));
+            threads.into_iter().map(|it| it.join().unwrap()).collect()
+        });
+        assert!(all.iter().all(|it| *it == alone), "{:?}", all.iter().map(Vec::len));
+    }
 }

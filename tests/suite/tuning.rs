@@ -112,7 +112,7 @@ impl Machine {
     }
 
     /// The log of the only workload.
-    fn log(&self) -> PathBuf {
+    pub(crate) fn log(&self) -> PathBuf {
         only_file(&only_file(&self.cache().trials()))
     }
 }
