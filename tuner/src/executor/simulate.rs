@@ -7,6 +7,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use tvmtune_ir::target::DeviceKey;
+
 use super::decide::{JobId, Jobs};
 use super::ledger::Capacity;
 use super::policy::Policy;
@@ -115,14 +117,15 @@ fn rates(progress: &BTreeMap<JobId, Progress<'_>>, capacity: Capacity) -> Vec<(J
     let running = || progress.iter().filter_map(|(job, it)| Some((*job, it.running()?)));
     let cores: usize = running().map(|(_, it)| it.cores).sum();
     let of_cores = (capacity.cores as f64 / cores.max(1) as f64).min(1.0);
-    let sharers = |needs: &Needs| {
-        let same = running().filter(|(_, it)| it.device.is_some() && it.device == needs.device);
-        same.count().max(1) as f64
-    };
+    let mut sharers: BTreeMap<&DeviceKey, f64> = BTreeMap::new();
+    for device in running().filter_map(|(_, it)| it.device.as_ref()) {
+        *sharers.entry(device).or_default() += 1.0;
+    }
     running()
         .map(|(job, needs)| {
             let of_cores = if needs.cores > 0 { of_cores } else { 1.0 };
-            (job, of_cores.min(1.0 / sharers(needs)))
+            let sharers = needs.device.as_ref().and_then(|it| sharers.get(it)).unwrap_or(&1.0);
+            (job, of_cores.min(1.0 / sharers))
         })
         .collect()
 }

@@ -75,14 +75,14 @@ impl Timeline {
     /// Returns the share of the makespan in which a device measured, as the mean over the devices that
     /// were used.
     pub fn device_use(&self) -> f64 {
-        let mut busy: BTreeMap<&str, f64> = BTreeMap::new();
+        let mut busy: BTreeMap<&str, Vec<(Duration, Duration)>> = BTreeMap::new();
         for it in self.spans.iter().filter(|it| it.stage.is_timed()) {
             if let Some(device) = &it.device {
-                *busy.entry(device).or_default() += (it.end - it.start).as_secs_f64();
+                busy.entry(device).or_default().push((it.start, it.end));
             }
         }
         let all = busy.len().max(1) as f64 * self.makespan().as_secs_f64();
-        busy.values().sum::<f64>() / all.max(f64::MIN_POSITIVE)
+        busy.into_values().map(covered).sum::<f64>() / all.max(f64::MIN_POSITIVE)
     }
 
     /// Returns the share of the time of timed stages in which another stage had what they should have had
@@ -96,20 +96,26 @@ impl Timeline {
                 it.is_alone && other.cores > 0 || it.device.is_some() && it.device == other.device
             };
             let others = self.spans.iter().enumerate().filter(|(other, _)| *other != n);
-            let mut overlaps: Vec<(Duration, Duration)> = others
+            let overlaps = others
                 .filter(|(_, other)| disturbs(other))
                 .map(|(_, other)| (other.start.max(it.start), other.end.min(it.end)))
-                .filter(|(start, end)| start < end)
-                .collect();
-            overlaps.sort_unstable();
-            let mut covered = it.start;
-            for (start, end) in overlaps {
-                disturbed += end.saturating_sub(start.max(covered)).as_secs_f64();
-                covered = covered.max(end);
-            }
+                .filter(|(start, end)| start < end);
+            disturbed += covered(overlaps.collect());
         }
         if time > 0.0 { disturbed / time } else { 0.0 }
     }
+}
+
+/// Returns the time that is in at least one of some spans, in seconds.
+fn covered(mut spans: Vec<(Duration, Duration)>) -> f64 {
+    spans.sort_unstable();
+    let mut end = Duration::ZERO;
+    let mut time = 0.0;
+    for span in spans {
+        time += span.1.saturating_sub(span.0.max(end)).as_secs_f64();
+        end = end.max(span.1);
+    }
+    time
 }
 
 #[cfg(test)]
@@ -121,6 +127,10 @@ mod tests {
         let device = stage.is_timed().then(|| "cpu".to_owned());
         let (start, end, is_alone) = (second(start), second(end), stage.is_timed());
         Span { job, stage, cores: 1, is_alone, device, asked: start, start, end }
+    }
+
+    fn seconds((start, end): (u64, u64)) -> (Duration, Duration) {
+        (Duration::from_secs(start), Duration::from_secs(end))
     }
 
     #[test]
@@ -137,6 +147,7 @@ mod tests {
         assert_eq!(timeline.mean_completion(), Duration::from_secs(7));
         assert_eq!(timeline.core_use(2), 11.0 / 16.0);
         assert_eq!(timeline.device_use(), 6.0 / 8.0);
+        assert_eq!(covered([(0, 2), (1, 3), (5, 6)].map(seconds).to_vec()), 4.0);
         assert_eq!(timeline.disturbed(), 2.0 / 6.0, "a build ran beside a measurement");
         let on_gpu = |it: &Span| Span { is_alone: false, ..it.clone() };
         let on_gpu = Timeline { spans: timeline.spans.iter().map(on_gpu).collect() };
