@@ -1,0 +1,87 @@
+//! Fifty workers and a thousand tasks: what comes out is what one machine finds.
+
+use std::time::Instant;
+
+use tvmtune_fleet::{accept, execute};
+use tvmtune_tests::nats::Limits;
+
+use crate::hardware::{N_PROGRAMS, database, machine, task};
+use crate::party::{content, quick, with_party};
+
+const N_WORKERS: usize = 50;
+const N_TASKS: u64 = 1000;
+
+#[test]
+fn fifty_workers_do_a_thousand_tasks_once_each_and_find_what_one_machine_finds() {
+    let settings = tvmtune_fleet::nats::Settings { lease_seconds: 30.0, ..quick() };
+    with_party(Limits::default(), settings, async |party| {
+        let tasks: Vec<_> =
+            (1..=N_TASKS).map(|seed| task(seed as usize % N_PROGRAMS, seed)).collect();
+        let alone = party.folder.path().join("alone");
+        let clock = Instant::now();
+        tokio::task::block_in_place(|| {
+            let (machine, database) = (machine(party.folder.path(), "alone"), database(&alone));
+            for task in &tasks {
+                let outcome = execute(task, &machine, &mut |_| ());
+                accept(task, &outcome, &database).unwrap();
+            }
+        });
+        let of_one = clock.elapsed().as_secs_f64();
+        let clock = Instant::now();
+        let hands: Vec<_> = (0..N_WORKERS).map(|n| party.hand(&format!("worker {n}"))).collect();
+        let submitted = party.tune(&tasks).await;
+        let of_all = clock.elapsed().as_secs_f64();
+        println!(
+            "{N_TASKS} tasks: {of_one:.1} s on one machine, {of_all:.1} s by {N_WORKERS} workers on the same \
+             cores, {:.0} tasks a second; {:.1} ms of overhead each",
+            N_TASKS as f64 / of_all,
+            1e3 * (of_all - of_one) / N_TASKS as f64,
+        );
+        assert_eq!(submitted.n_sent, tasks.len());
+        let began: usize = hands.iter().map(|it| it.count("began")).sum();
+        let stored: usize = hands.iter().map(|it| it.count("stored")).sum();
+        assert_eq!((began, stored), (tasks.len(), tasks.len()), "each was executed once");
+        let programs = &tasks[..N_PROGRAMS];
+        let merged = content(&party.folder.path().join("cache"), programs);
+        let expected = content(&alone, programs);
+        assert_eq!(merged.len(), N_PROGRAMS);
+        for (name, expected) in &expected {
+            assert_eq!(merged[name].1.len(), expected.1.len(), "{name}: each trial once");
+            assert_eq!(&merged[name], expected, "{name}");
+        }
+        for hand in hands {
+            hand.end().await;
+        }
+        let status = party.fleet.status().await.unwrap();
+        assert_eq!((status.n_outcomes, status.queues.len()), (tasks.len(), 0), "{status:?}");
+    });
+}
+
+#[test]
+fn the_overhead_of_a_task_is_measured() {
+    with_party(Limits::default(), quick(), async |party| {
+        let hand = party.hand("a worker");
+        let tasks: Vec<_> = (1..=40).map(|seed| task(0, seed)).collect();
+        let machine = machine(party.folder.path(), "alone");
+        let clock = Instant::now();
+        tokio::task::block_in_place(|| {
+            tasks.iter().for_each(|it| drop(execute(it, &machine, &mut |_| ())));
+        });
+        let alone = clock.elapsed();
+        let clock = Instant::now();
+        for task in &tasks {
+            party.fleet.send(task).await.unwrap();
+        }
+        let sent = clock.elapsed();
+        party.until("all are stored", async || hand.count("stored") == tasks.len()).await;
+        let ms = |it: std::time::Duration| 1e3 * it.as_secs_f64() / tasks.len() as f64;
+        println!(
+            "a task: {:.1} ms alone, {:.1} ms to send, {:.1} ms from the first one sent to the last one \
+             stored, by one worker",
+            ms(alone),
+            ms(sent),
+            ms(clock.elapsed()),
+        );
+        hand.end().await;
+    });
+}
