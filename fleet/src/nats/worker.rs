@@ -54,8 +54,8 @@ pub(super) struct Site {
 type OnEvent = Arc<dyn Fn(&WorkerEvent<'_>) + Send + Sync>;
 
 /// The time for which the server keeps a request for tasks, and what is allowed for the answer.
-const REQUEST: Duration = Duration::from_secs(3);
-const ANSWER: Duration = Duration::from_secs(1);
+const REQUEST: Duration = Duration::from_secs(2);
+const ANSWER: Duration = Duration::from_millis(500);
 /// The pause after a request that failed.
 const PAUSE: Duration = Duration::from_millis(500);
 

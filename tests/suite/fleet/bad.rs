@@ -178,7 +178,12 @@ fn outcomes_that_cannot_be_true_are_refused_and_named_and_the_task_can_be_sent_a
 fn a_full_server_is_a_clear_error_and_nothing_is_lost() {
     let small = Limits { max_file: 60_000, ..Limits::default() };
     with_party(small, quick(), async |mut party| {
-        let mut sent = Vec::new();
+        let slow_machine = machine(party.folder.path(), "a worker");
+        let slow = Slow::new(&slow_machine);
+        let hand = Hand::start(&party.fleet, slow_machine);
+        let mut sent = vec![task(0, 1)];
+        party.fleet.send(&sent[0]).await.unwrap();
+        hand.until("began").await;
         let error = loop {
             let task = task(0, 1 + sent.len() as u64);
             assert!(sent.len() < 200, "it is never full");
@@ -194,11 +199,13 @@ fn a_full_server_is_a_clear_error_and_nothing_is_lost() {
         assert!(error.to_string().contains("has no room left"), "{error}");
         assert!(sent.len() > 3, "{}", sent.len());
         sent.truncate(8);
-        // With a worker whose outcomes find no room; then somebody makes some.
-        let hand = party.hand("a worker");
-        hand.until("trouble: cannot").await;
+        // The worker's outcome finds no room, and it dies with that in its hands; then somebody makes some.
+        drop(slow);
+        hand.until("trouble: cannot store an outcome").await;
+        hand.kill();
         party.server.kill();
         party.server.begin(Limits::default());
+        let hand = party.hand("another worker");
         let submitted = party.tune(&sent).await;
         assert_eq!(submitted.n_sent, 0, "what was sent stayed");
         hand.end().await;
