@@ -73,8 +73,10 @@ impl Fleet {
         let subjects = self.tasks.info_with_subjects(subject::ALL_TASKS).await.doing(DOING)?;
         let subjects: Vec<(String, usize)> = subjects.try_collect().await.doing(DOING)?;
         let mut queues = BTreeMap::<(&str, &str), usize>::new();
-        for queue in subjects.iter().filter_map(|it| subject::queue_of(&it.0)) {
-            *queues.entry(queue).or_default() += 1;
+        for (subject, n_tasks) in &subjects {
+            if let Some(queue) = subject::queue_of(subject) {
+                *queues.entry(queue).or_default() += n_tasks;
+            }
         }
         let is_for = |worker: &&Worker, (device, dialect): (&str, &str)| {
             worker.device.replace(':', "_") == device && worker.dialect == dialect

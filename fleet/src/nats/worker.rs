@@ -56,7 +56,7 @@ type OnEvent = Arc<dyn Fn(&WorkerEvent<'_>) + Send + Sync>;
 /// The time for which the server keeps a request for tasks, and what is allowed for the answer.
 const REQUEST: Duration = Duration::from_secs(2);
 const ANSWER: Duration = Duration::from_millis(500);
-/// The pause after a request that failed.
+/// The pause after something that failed.
 const PAUSE: Duration = Duration::from_millis(500);
 
 /// A task of the runtime that ends with its owner.
@@ -121,7 +121,11 @@ async fn serve_device(
                 let (site, stop) = (site.clone(), stop.clone());
                 attempts.spawn(async move {
                     let attempted = attempt(site.clone(), message, stop).await;
-                    attempted.unwrap_or_else(|error| site.trouble(&error));
+                    if let Err(error) = attempted {
+                        site.trouble(&error);
+                        // What went wrong may go wrong with every task.
+                        time::sleep(PAUSE).await;
+                    }
                     drop(slot);
                 });
             }

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use tvmtune_fleet::nats::{Ended, Fleet, Kept, Sent, Server};
 use tvmtune_fleet::{Accepted, execute};
+use tvmtune_ir::digest::Digest;
 use tvmtune_tests::nats::Limits;
 
 use crate::hardware::{machine, task};
@@ -37,6 +38,13 @@ fn a_task_that_is_sent_again_is_known_while_it_waits_and_after_it_was_done() {
         assert_eq!(fleet.send(&task).await.unwrap(), Sent::Queued);
         assert_eq!(fleet.send(&task).await.unwrap(), Sent::Known);
         assert!(fleet.is_queued(&task).await.unwrap());
+        // By a sender of whom the server knows nothing any more: a task waits once all the same.
+        let client = async_nats::connect(party.server.url()).await.unwrap();
+        let device = task.device.to_string().replace(':', "_");
+        let subject = format!("tvmtune.task.{device}.v1-g{}.{}", task.generator, task.id());
+        client.publish(subject, task.to_json().into()).await.unwrap();
+        client.flush().await.unwrap();
+        assert_eq!(fleet.status().await.unwrap().queues[0].n_tasks, 1);
         let hand = party.hand("a worker");
         hand.until("stored").await;
         party.until("it is acknowledged", async || !fleet.is_queued(&task).await.unwrap()).await;
@@ -91,7 +99,23 @@ fn texts_that_are_longer_than_a_message_travel_in_parts() {
         let hand = party.hand("a worker");
         party.tune(&tasks).await;
         let outcome = party.fleet.outcome(tasks[0].id()).await.unwrap().unwrap();
-        assert!(outcome.to_json().len() > 4096, "it has more than two parts");
+        let text = outcome.to_json();
+        assert!(text.len() > 4096, "it has more than two parts");
+        // A part that somebody changed is noticed.
+        let client = async_nats::connect(party.server.url()).await.unwrap();
+        let subject = format!("$KV.TVMTUNE_TEXTS.{}.0", Digest::of([text.as_slice()]));
+        let mut part = text[..1024].to_vec();
+        let at = part.windows(4).position(|it| it == b"test").unwrap();
+        part[at] = b'T';
+        client.publish(subject, part.into()).await.unwrap();
+        client.flush().await.unwrap();
+        let is_noticed = async || {
+            let error = party.fleet.outcome(tasks[0].id()).await.err().map(|it| it.to_string());
+            error.is_some_and(|it| it.contains("not those of its hash"))
+        };
+        party.until("it is noticed", is_noticed).await;
+        let submitted = party.submit(&tasks).await;
+        assert!(matches!(submitted.ended[&tasks[0].id()], Ended::Refused { .. }), "{submitted:?}");
         hand.end().await;
     });
 }

@@ -130,9 +130,15 @@ impl Hand {
     pub(crate) async fn until(&self, what: &str) {
         let clock = Instant::now();
         while !self.events.lock().unwrap().iter().any(|it| it.starts_with(what)) {
-            assert!(clock.elapsed() < PATIENCE, "never: {what}: {:?}", self.events);
+            assert!(clock.elapsed() < PATIENCE, "never: {what}: {:?}", self.last());
             tokio::time::sleep(PAUSE).await;
         }
+    }
+
+    /// The last events.
+    fn last(&self) -> Vec<String> {
+        let events = self.events.lock().unwrap();
+        events[events.len().saturating_sub(5)..].to_vec()
     }
 
     pub(crate) fn count(&self, what: &str) -> usize {
