@@ -55,6 +55,9 @@ pub(crate) enum Command {
     /// Tune what a build script asks for on standard input
     #[command(hide = true)]
     Job,
+    /// Tune what another machine asks for on standard input
+    #[command(hide = true)]
+    Serve(Serve),
 }
 
 /// The selection of kernels.
@@ -117,9 +120,15 @@ pub(crate) struct Tune {
     /// Time for all kernels together, such as `90s` or `10m`
     #[arg(long, value_name = "TIME")]
     pub(crate) budget: Option<Span>,
+    /// End the search of a kernel that is as fast as this, such as `35us`
+    #[arg(long, value_name = "LATENCY")]
+    pub(crate) until: Option<Span>,
     /// Tune on this device only, instead of on the CPU, and on the GPU for what has code for GPUs
-    #[arg(long, value_name = "DEVICE")]
+    #[arg(long, visible_alias = "device", value_name = "DEVICE")]
     pub(crate) target: Option<Device>,
+    /// Tune on another machine, named as `ssh` names it: this program is copied there, and removed
+    #[arg(long, value_name = "USER@HOST")]
+    pub(crate) on: Option<String>,
     /// Tune also what was tuned on this machine before
     #[arg(long)]
     pub(crate) again: bool,
@@ -236,6 +245,13 @@ pub(crate) struct FleetStatus {
     /// Print the result as JSON
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Serve {
+    /// Look for a GPU
+    #[arg(long)]
+    pub(crate) gpu: bool,
 }
 
 /// The place where a launch finds its operands.

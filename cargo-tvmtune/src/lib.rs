@@ -9,6 +9,7 @@
 mod cli;
 mod command;
 mod device_plan;
+mod needed_glibc;
 mod output;
 mod profile;
 mod progress;
@@ -89,6 +90,7 @@ fn run(command: Command) -> Result<Exit> {
         Command::Fleet(it) => command::fleet::run(&it),
         Command::Doctor => command::doctor::run(),
         Command::Job => command::job::run(),
+        Command::Serve(it) => command::serve::run(&it),
     }
 }
 

@@ -42,10 +42,14 @@ impl<'a> PackageRecords<'a> {
         Self { package, lookups }
     }
 
+    /// Returns whether the package has code for GPUs.
+    pub(crate) fn wants_gpu(&self) -> bool {
+        cuda::is_wanted(&self.package.config, &self.lookups)
+    }
+
     /// Detects the GPU of this machine, if the package has code for GPUs: else no driver is loaded.
     pub(crate) fn gpu(&self) -> Option<GpuTarget> {
-        let wanted = cuda::is_wanted(&self.package.config, &self.lookups);
-        wanted.then(session::gpu)?.ok()
+        self.wants_gpu().then(session::gpu)?.ok()
     }
 
     /// Returns what the search of one kernel may take; a variable that means nothing counts as none.

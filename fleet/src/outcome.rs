@@ -111,6 +111,8 @@ pub enum FailureKind {
     Impossible,
     /// The budget did not reach it, or another process held the device: a later attempt may succeed.
     Unreached,
+    /// A record that came along is as fast as the task asks for: there is nothing to do.
+    GoodEnough,
     /// The machine failed, or its worker crashed.
     Crashed,
 }

@@ -32,6 +32,8 @@ use crate::wire::{self, VERSION, WireError, from_json, reason};
 pub const MAX_TASK_BYTES: usize = 8 << 20;
 /// The most records that a task brings along: those of one workload on several devices.
 pub const MAX_RECORDS: usize = 16;
+/// The most bytes of records that [`Task::add_records`] adds.
+const MAX_RECORD_BYTES: usize = 512 << 10;
 /// The most trials of a task, and the longest time that one may ask for.
 const MAX_TRIALS: u64 = 1_000_000;
 const MAX_SECONDS: f64 = 7.0 * 24.0 * 3600.0;
@@ -78,7 +80,7 @@ pub struct Task {
     pub budget: TaskBudget,
     /// Tasks of a higher priority are executed first.
     pub priority: u8,
-    /// A latency with which the search may end. Nothing uses it yet.
+    /// A latency that is good enough: the search ends there.
     pub target_latency_ns: Option<f64>,
     /// Records of the workload on this and other devices, as TOML: schedules to begin with.
     pub records: Vec<String>,
@@ -120,8 +122,25 @@ impl Task {
             seed: 1,
             budget,
             priority: 0,
-            target_latency_ns: None,
+            target_latency_ns: workload.good_enough_ns,
             records: Vec::new(),
+        }
+    }
+
+    /// Adds records of its workload, as many as it may bring along: those of its own device first.
+    pub fn add_records(&mut self, mut records: Vec<Record>) {
+        records.retain(|it| it.dag == self.dag);
+        records.sort_by_key(|it| it.device != self.device);
+        // Compiled code stays where it is.
+        let schedules = records.iter_mut().flat_map(|it| &mut it.buckets);
+        schedules.flat_map(|it| &mut it.schedules).for_each(|it| it.images.clear());
+        let mut n_bytes = 0;
+        for text in records.iter().map(Record::to_toml) {
+            n_bytes += text.len();
+            let is_readable = Record::from_toml(&text).is_ok();
+            if is_readable && self.records.len() < MAX_RECORDS && n_bytes <= MAX_RECORD_BYTES {
+                self.records.push(text);
+            }
         }
     }
 
@@ -179,6 +198,7 @@ impl Task {
         dag.name = self.name.to_string();
         let mut workload = Workload::new(dag, vec![self.ranges()], self.tolerance);
         workload.residence.clone_from(&self.residence);
+        workload.good_enough_ns = self.target_latency_ns;
         Ok(workload)
     }
 

@@ -9,6 +9,8 @@ pub mod nvrtc;
 pub mod pip;
 pub mod sandbox;
 pub mod skip;
+#[cfg(unix)]
+pub mod sshd;
 pub mod testbed;
 
 use tvmtune_ir::artifact::ArtifactId;

@@ -37,9 +37,12 @@ mod prepared;
 mod processes;
 mod profile;
 mod programs;
+#[cfg(unix)]
+mod remote;
 mod replay;
 mod search;
 mod semantics;
+mod sharing;
 mod space;
 mod study;
 mod tidy;

@@ -168,6 +168,20 @@ fn a_program_is_tuned_and_remembered() {
 }
 
 #[test]
+fn a_search_ends_where_a_kernel_is_as_fast_as_asked_for() {
+    let Some(machine) = Machine::new() else { return };
+    let asked = |good_enough_ns| Workload { good_enough_ns, ..workload(SOFTMAX) };
+    let (summary, _) = machine.tune(&asked(Some(1e9)), &machine.options(60));
+    assert_eq!(summary.results[0].trials, 1, "the default schedule takes less than a second");
+    // What is known is not measured again.
+    let (summary, events) = machine.tune(&asked(Some(1e9)), &machine.options(60));
+    assert_eq!((summary.results.len(), summary.met.len()), (0, 1), "{events:?}");
+    assert_eq!(events, ["started 0"]);
+    let (summary, _) = machine.tune(&asked(Some(1.0)), &machine.options(20));
+    assert!(summary.results[0].trials > 1 && summary.met.is_empty(), "nothing is that fast");
+}
+
+#[test]
 fn a_search_can_be_replayed_from_its_log_without_hardware_on_any_number_of_threads() {
     let Some(machine) = Machine::new() else { return };
     let workload = workload(MATMUL);

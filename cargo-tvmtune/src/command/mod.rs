@@ -12,6 +12,8 @@ pub(crate) mod job;
 pub(crate) mod merge;
 pub(crate) mod profile;
 pub(crate) mod record;
+pub(crate) mod remote;
+pub(crate) mod serve;
 pub(crate) mod show;
 pub(crate) mod status;
 pub(crate) mod study;

@@ -15,6 +15,7 @@ use tvmtune_plan::device;
 use tvmtune_plan::record::SearchLimits;
 use tvmtune_tuner::tune::{Reuse, Summary, TimeSpent};
 
+use super::remote;
 use crate::Exit;
 use crate::cli::Tune;
 use crate::device_plan::{self, for_each_device, runnable};
@@ -25,15 +26,20 @@ use crate::render::{Table, count, latency, took};
 
 /// The output with `--json`.
 #[derive(Default, Serialize)]
-struct Report {
+pub(super) struct Report {
     kernels: Vec<Line>,
     skipped: Vec<Skipped>,
     unreached: Vec<String>,
+    /// Kernels that were as fast as asked for before.
+    good_enough: Vec<String>,
     seconds: f64,
     times: Times,
     /// The times of all devices, from which `times` are made.
     #[serde(skip)]
     spent: TimeSpent,
+    /// The address of another machine that was asked.
+    #[serde(skip)]
+    on: Option<String>,
 }
 
 /// The time of a run or of a kernel in this run, by what it was spent on, in seconds.
@@ -71,8 +77,17 @@ struct Skipped {
 }
 
 pub(crate) fn run(arguments: &Tune) -> Result<Exit> {
+    let mut report = Report { on: arguments.on.clone(), ..Report::default() };
+    if let Some(address) = &arguments.on {
+        let exit = remote::tune(address, arguments, &mut report)?;
+        // What arrived before the machine was lost counts.
+        return match exit {
+            Exit::Done => report.print(arguments),
+            _ if report.kernels.is_empty() => Ok(exit),
+            _ => report.print(arguments).map(|_| exit),
+        };
+    }
     runnable(arguments.variants.isa)?;
-    let mut report = Report::default();
     let exit =
         for_each_device(&arguments.selection, arguments.target, |records, database, device| {
             let package = &records.package.name;
@@ -89,20 +104,9 @@ pub(crate) fn run(arguments: &Tune) -> Result<Exit> {
             }
             Ok(Exit::Done)
         })?;
-    if exit != Exit::Done {
-        return Ok(exit);
-    }
-    if arguments.json {
-        println!("{}", serde_json::to_string_pretty(&report)?);
-    } else {
-        print!("{}", report.text());
-    }
-    match report.skipped.len() {
-        0 => Ok(Exit::Done),
-        n => {
-            eprintln!("error: {} of those asked for could not be tuned", count(n, "kernel"));
-            Ok(Exit::Refused)
-        }
+    match exit {
+        Exit::Done => report.print(arguments),
+        _ => Ok(exit),
     }
 }
 
@@ -119,7 +123,31 @@ fn tune(
     arguments: &Tune,
 ) -> Result<Summary, SessionError> {
     let budget = budget(records.package, arguments);
-    let all = device::isas();
+    let (isas, ops) = to_tune(records, device, &device::isas(), budget, arguments);
+    if ops.is_empty() {
+        return Ok(Summary::default());
+    }
+    let targets = match device {
+        Target::Cpu(cpu) => isas.into_iter().map(|isa| CpuTarget { isa, ..cpu }.into()).collect(),
+        Target::Gpu(_) => vec![device],
+    };
+    let reuse = if arguments.again { Reuse::Ignore } else { Reuse::Compete };
+    let package = &records.package.name;
+    let good_enough = arguments.until.map(|it| it.0);
+    let request = Request { package, ops, device, targets, budget, reuse, good_enough };
+    let mut progress = Progress::new();
+    session::run(&request, database, &mut |event| progress.on_event(&event))
+}
+
+/// Returns the instruction sets to tune now, of `all` that a machine runs, and the buckets that another
+/// session would improve for them.
+pub(super) fn to_tune<'a>(
+    records: &PackageRecords<'a>,
+    device: Target,
+    all: &[Isa],
+    budget: Budget,
+    arguments: &Tune,
+) -> (Vec<Isa>, Vec<OpBuckets<'a>>) {
     // Older instruction sets are for other machines: they wait until this one has all it needs.
     let (first, others) = match arguments.variants.isa {
         Some(isa) => (vec![isa], Vec::new()),
@@ -131,18 +159,7 @@ fn tune(
         isas = others;
         ops.extend(open(records, device, &isas, budget, arguments));
     }
-    if ops.is_empty() {
-        return Ok(Summary::default());
-    }
-    let targets = match device {
-        Target::Cpu(cpu) => isas.into_iter().map(|isa| CpuTarget { isa, ..cpu }.into()).collect(),
-        Target::Gpu(_) => vec![device],
-    };
-    let reuse = if arguments.again { Reuse::Ignore } else { Reuse::Compete };
-    let package = &records.package.name;
-    let request = Request { package, ops, device, targets, budget, reuse };
-    let mut progress = Progress::new();
-    session::run(&request, database, &mut |event| progress.on_event(&event))
+    (isas, ops)
 }
 
 /// Returns the buckets that another session would improve, for some instruction sets of a device.
@@ -168,7 +185,7 @@ fn open<'a>(
 }
 
 /// Returns the budget: the command line goes before the environment, and that before the author's.
-fn budget(package: &Package, arguments: &Tune) -> Budget {
+pub(super) fn budget(package: &Package, arguments: &Tune) -> Budget {
     let (limits, variable) = (&package.config.budget, std::env::var("TVMTUNE_BUDGET").ok());
     let budget = Budget::COMMAND.resolved(limits, variable.as_deref()).unwrap_or_else(|error| {
         eprintln!("warning: TVMTUNE_BUDGET: {error}");
@@ -235,8 +252,24 @@ fn span(seconds: f64) -> String {
 }
 
 impl Report {
+    /// Prints what was found.
+    fn print(&self, arguments: &Tune) -> Result<Exit> {
+        if arguments.json {
+            println!("{}", serde_json::to_string_pretty(self)?);
+        } else {
+            print!("{}", self.text());
+        }
+        match self.skipped.len() {
+            0 => Ok(Exit::Done),
+            n => {
+                eprintln!("error: {} of those asked for could not be tuned", count(n, "kernel"));
+                Ok(Exit::Refused)
+            }
+        }
+    }
+
     /// Adds the results of a device.
-    fn add(&mut self, summary: &Summary) {
+    pub(super) fn add(&mut self, summary: &Summary) {
         self.seconds += summary.times.total.as_secs_f64();
         self.spent.add(&summary.times);
         self.spent.total += summary.times.total;
@@ -258,14 +291,28 @@ impl Report {
             skipped.map(|(task, why)| Skipped { name: task.to_string(), why: why.clone() }),
         );
         self.unreached.extend(summary.unreached.iter().map(ToString::to_string));
+        self.good_enough.extend(summary.met.iter().map(ToString::to_string));
     }
 
     /// Formats the report for people.
     fn text(&self) -> String {
+        let is_good_enough = match self.good_enough.len() {
+            0 => String::new(),
+            1 => "1 kernel is as fast as asked for\n".to_owned(),
+            n => format!("{n} kernels are as fast as asked for\n"),
+        };
         if self.kernels.is_empty() && self.skipped.is_empty() && self.unreached.is_empty() {
-            return "nothing to do: every kernel was tuned on this machine; \
-                    `cargo tvmtune tune --again` starts over\n"
-                .to_owned();
+            if !is_good_enough.is_empty() {
+                return is_good_enough;
+            }
+            let (machine, on) = match &self.on {
+                Some(address) => (format!("`{address}`"), format!(" --on {address}")),
+                None => ("this machine".to_owned(), String::new()),
+            };
+            return format!(
+                "nothing to do: every kernel was tuned on {machine}; \
+                 `cargo tvmtune tune{on} --again` starts over\n"
+            );
         }
         let header = [
             "kernel", "extents", "isa", "default", "tuned", "speedup", "found by", "trials", "time",
@@ -284,7 +331,7 @@ impl Report {
                 span(it.seconds),
             ]);
         }
-        let mut text = table.to_string();
+        let mut text = table.to_string() + &is_good_enough;
         for Skipped { name, why } in &self.skipped {
             text += &format!("{name} was not tuned: {why}\n");
         }

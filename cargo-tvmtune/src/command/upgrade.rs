@@ -172,7 +172,8 @@ fn measure(
     let (limits, variable) = (&records.package.config.budget, std::env::var("TVMTUNE_BUDGET").ok());
     let budget = Budget::COMMAND.resolved(limits, variable.as_deref());
     let budget = budget.unwrap_or(Budget::COMMAND.limited(limits));
-    let request = Request { package, ops, device, targets, budget, reuse: Reuse::CatchUp };
+    let request =
+        Request { package, ops, device, targets, budget, reuse: Reuse::CatchUp, good_enough: None };
     let mut progress = Progress::new();
     let summary = session::run(&request, database, &mut |event| progress.on_event(&event))?;
     Ok((replayed, summary))

@@ -87,6 +87,24 @@ fn records_that_come_along_are_where_the_search_begins() {
 }
 
 #[test]
+fn records_are_added_within_limits_and_those_of_the_device_first() {
+    let dir = tempfile::tempdir().unwrap();
+    let outcome = execute(&task(), &machine(dir.path(), hardware()), &mut |_| ());
+    let record = Record::from_toml(&outcome.tuned().unwrap().record).unwrap();
+    let of_threads = |threads| {
+        let device = CpuTarget { threads, ..CpuTarget::generic(Isa::Avx2) }.key();
+        Record { device, ..record.clone() }
+    };
+    let mut others: Vec<Record> = (10..40).map(of_threads).collect();
+    others.push(record.clone());
+    others.push(Record { dag: "another program".to_owned(), ..record.clone() });
+    let mut task = task();
+    task.add_records(others);
+    assert_eq!((task.records.len(), task.check()), (16, Ok(())));
+    assert_eq!(task.records[0], record.to_toml());
+}
+
+#[test]
 fn what_a_machine_cannot_execute_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let machine = machine(dir.path(), Replay::default());
@@ -113,4 +131,17 @@ fn a_budget_that_is_spent_reaches_nothing() {
     (spent.budget.kernel_seconds, spent.budget.total_seconds) = (0.0, 0.0);
     let outcome = execute(&spent, &machine(dir.path(), hardware()), &mut |_| ());
     check_failure(&outcome, FailureKind::Unreached, "the budget did not reach it");
+}
+
+#[test]
+fn a_task_ends_where_the_kernel_is_as_fast_as_asked_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let machine = machine(dir.path(), hardware());
+    let mut asked = Task { target_latency_ns: Some(1e12), ..task() };
+    let outcome = execute(&asked, &machine, &mut |_| ());
+    let tuned = outcome.tuned().unwrap_or_else(|| panic!("{outcome:?}"));
+    assert_eq!(tuned.found.trials, 1, "the default schedule is");
+    asked.records.push(tuned.record.clone());
+    let outcome = execute(&asked, &machine, &mut |_| ());
+    check_failure(&outcome, FailureKind::GoodEnough, "as fast as the task asks for");
 }

@@ -3,10 +3,13 @@
 use std::fs;
 
 use serde_json::{Value, json};
+use tvmtune_ir::dsl;
+use tvmtune_ir::poly::Interval;
 use tvmtune_ir::target::Isa;
 use tvmtune_plan::record::{Entry, Measured, Record};
+use tvmtune_tuner::tune::{Tolerance, Workload};
 
-use super::{database, hardware, machine, task};
+use super::{budget, database, device, hardware, machine, task};
 use crate::{Finding, Task, TaskOutcome, Tuned, WireError, accept, execute};
 
 /// The error of a task with a field changed.
@@ -70,6 +73,22 @@ fn hostile_tasks_are_refused_and_the_field_is_named() {
 }
 
 #[test]
+fn a_bucket_below_the_lower_end_of_a_dimension_is_refused() {
+    let program = "#[autotune(dims(T = 1..=70, S = T + 2..=74))]
+        fn f(x: Tensor<f32, S>) -> Tensor<f32, T> { compute(|t| x[[t + 2]]) }";
+    let tolerance = Tolerance { rel: 0.0, abs: 0.0 };
+    let workload = Workload::new(dsl::program(program).unwrap(), Vec::new(), tolerance);
+    let check = |lo| {
+        let bucket = [Interval { lo, hi: 74 }, Interval { lo: 5, hi: 70 }];
+        let device = device();
+        Task::new(&workload, &bucket, device.key(), device.platform(), budget()).check()
+    };
+    assert_eq!(check(7), Ok(()));
+    // Indices of its code would be out of bounds.
+    assert!(check(6).unwrap_err().to_string().contains("`bucket` of the task"));
+}
+
+#[test]
 fn what_is_no_json_is_no_task() {
     for text in ["", "{", "[]", "\u{1b}[2J", &"[".repeat(100_000), &"9".repeat(9 << 20)] {
         let error = Task::from_json(text.as_bytes()).unwrap_err();
@@ -83,25 +102,21 @@ fn hostile_outcomes_are_refused_when_read() {
     let outcome = Honest::new().outcome;
     let check = |pointer: &str, value: Value, expected: &str| {
         let mut json: Value = serde_json::from_slice(&outcome.to_json()).unwrap();
-        *json.pointer_mut(pointer).unwrap() = value;
+        *json.pointer_mut(&format!("/{pointer}")).unwrap() = value;
         let error = TaskOutcome::from_json(json.to_string().as_bytes()).unwrap_err().to_string();
         assert!(error.contains(expected), "{pointer}: {error}");
     };
-    check("/version", json!(7), "the outcome has format 7");
-    check("/task", json!("../x"), "not 64 hexadecimal digits");
-    check("/worker", json!("a\u{1b}[2J"), "`worker` of the outcome");
-    check("/host", json!("x".repeat(1000)), "`host` of the outcome");
-    check(
-        "/finding",
-        json!({"failed": {"kind": "crashed", "why": "a\nb"}}),
-        "`why` of the outcome",
-    );
-    check("/finding", json!({"failed": {"kind": "won", "why": ""}}), "unknown variant");
-    check("/finding/tuned/record", json!("x".repeat(2 << 20)), "`record` of the outcome");
-    check("/finding/tuned/trials", json!(["a\nb"]), "`trials` of the outcome");
-    check("/finding/tuned/found/best_ns", json!(-1.0), "`found` of the outcome");
-    check("/finding/tuned/found/seconds", json!(-1.0), "`found` of the outcome");
-    check("/finding/tuned/found/times/total", json!({"secs": -1, "nanos": 0}), "invalid value");
+    check("version", json!(7), "the outcome has format 7");
+    check("task", json!("../x"), "not 64 hexadecimal digits");
+    check("worker", json!("a\u{1b}[2J"), "`worker` of the outcome");
+    check("host", json!("x".repeat(1000)), "`host` of the outcome");
+    check("finding", json!({"failed": {"kind": "crashed", "why": "a\nb"}}), "`why` of the outcome");
+    check("finding", json!({"failed": {"kind": "won", "why": ""}}), "unknown variant");
+    check("finding/tuned/record", json!("x".repeat(2 << 20)), "`record` of the outcome");
+    check("finding/tuned/trials", json!(["a\nb"]), "`trials` of the outcome");
+    check("finding/tuned/found/best_ns", json!(-1.0), "`found` of the outcome");
+    check("finding/tuned/found/seconds", json!(-1.0), "`found` of the outcome");
+    check("finding/tuned/found/times/total", json!({"secs": -1, "nanos": 0}), "invalid value");
 }
 
 /// An outcome of ours, to be changed.

@@ -8,6 +8,9 @@
 //! Latencies count as measured side by side, when all jobs have ended and the machine is idle. How far
 //! measurements were disturbed shows in the rank correlation of latencies that were measured while jobs
 //! ran with those of the same code on the idle machine.
+//!
+//! The stages of the sequential jobs then run in simulations, as if their kernels were of GPUs, on larger
+//! machines with more jobs.
 
 use std::env;
 use std::error::Error;
@@ -18,13 +21,14 @@ use std::time::Duration;
 use serde_json::json;
 use tvmtune_ir::dsl;
 use tvmtune_ir::name::ProgramName;
-use tvmtune_ir::target::CpuTarget;
+use tvmtune_ir::target::{CpuTarget, DeviceKey, Isa};
 use tvmtune_plan::database::{Cache, Database, Store, StoreKind};
 use tvmtune_plan::device;
 use tvmtune_plan::record::Provenance;
 use tvmtune_schedule::Instruction;
 use tvmtune_tuner::executor::{
-    Capacity, Executor, Interleaved, MachineLock, NaiveParallel, Policy, Predictive, Sequential,
+    Capacity, Executor, Interleaved, MachineLock, NaiveParallel, Needs, Policy, Predictive,
+    Sequential, SimulatedJob, SimulatedStage, Span, Timeline, simulate,
 };
 use tvmtune_tuner::measure::{WorkerCommand, worker};
 use tvmtune_tuner::statistics::{geometric_mean, median};
@@ -102,9 +106,75 @@ fn main() -> Result<()> {
                     run_cell(&study, arm, mix, *n_jobs, target, &lock, &mut baseline)?;
                 }
             }
+            if let Some(baseline) = baseline.filter(|_| Some(n_jobs) == study.jobs.last()) {
+                simulate_cells(mix, &baseline.timeline);
+            }
         }
     }
     Ok(())
+}
+
+/// Machines of simulations: cores and GPUs, and the number of jobs.
+const MACHINES: [(usize, usize, usize); 5] =
+    [(2, 1, 8), (16, 1, 8), (16, 8, 100), (128, 64, 1000), (8, 8, 100)];
+
+/// Runs the stages of recorded jobs on machines with GPUs; prints a line for each machine and policy.
+fn simulate_cells(mix: Mix, recorded: &Timeline) {
+    for (cores, n_gpus, n_jobs) in MACHINES {
+        let jobs: Vec<SimulatedJob> =
+            (0..n_jobs).map(|n| on_gpu(recorded, n as u64, n_gpus as u64)).collect();
+        let capacity = Capacity { cores, memory: u64::MAX };
+        let mut of_baseline = None;
+        for arm in ARMS.iter().filter(|it| !it.is_pinned) {
+            let timeline = simulate((arm.policy)().as_ref(), capacity, &jobs);
+            let makespan = timeline.makespan().as_secs_f64();
+            let line = json!({
+                "simulated": format!("{cores} cores, {n_gpus} GPUs, {n_jobs} jobs"),
+                "mix": mix.name(),
+                "arm": arm.name,
+                "disturbed": timeline.disturbed(),
+                "device_use": timeline.device_use(),
+                "speedup": *of_baseline.get_or_insert(makespan) / makespan,
+                "mean_completion": timeline.mean_completion().as_secs_f64(),
+            });
+            println!("{line}");
+        }
+    }
+}
+
+/// Returns a recorded job with its timed stages on a GPU and the others on one core.
+fn on_gpu(recorded: &Timeline, n: u64, n_gpus: u64) -> SimulatedJob {
+    let n_recorded = recorded.spans.iter().map(|it| it.job + 1).max().unwrap_or(1);
+    let spans = recorded.spans.iter().filter(|it| it.job == n % n_recorded);
+    let stage = |it: &Span| SimulatedStage {
+        stage: it.stage,
+        needs: match it.stage.is_timed() {
+            true => Needs { cores: 0, ..Needs::gpu(gpu((n / n_recorded) % n_gpus)) },
+            false => Needs::cores(1),
+        },
+        time: it.end - it.start,
+    };
+    SimulatedJob { priority: 0, stages: spans.map(stage).collect() }
+}
+
+/// Returns the key of a device that stands for a GPU.
+fn gpu(n: u64) -> DeviceKey {
+    CpuTarget { threads: n as u32 + 1, ..CpuTarget::generic(Isa::Avx2) }.key()
+}
+
+impl Mix {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Equal => "equal",
+            Self::Unequal => "unequal",
+        }
+    }
+}
+
+/// The jobs that others are compared with.
+struct Baseline {
+    bests: Vec<Vec<Instruction>>,
+    timeline: Timeline,
 }
 
 impl Study {
@@ -183,7 +253,7 @@ fn run_cell(
     n_jobs: usize,
     target: CpuTarget,
     lock: &MachineLock,
-    baseline: &mut Option<(f64, Vec<Vec<Instruction>>)>,
+    baseline: &mut Option<Baseline>,
 ) -> Result<()> {
     let capacity = Capacity { cores: 2, memory: u64::MAX };
     let executor = Executor::new((arm.policy)(), capacity, None);
@@ -192,10 +262,11 @@ fn run_cell(
     let timeline = executor.timeline();
     let makespan = timeline.makespan().as_secs_f64();
     let bests: Vec<Vec<Instruction>> = ended.iter().map(|it| it.best.clone()).collect();
-    let (of_baseline, baseline_bests) = baseline.get_or_insert((makespan, bests)).clone();
+    let baseline = baseline.get_or_insert_with(|| Baseline { bests, timeline: timeline.clone() });
+    let of_baseline = baseline.timeline.makespan().as_secs_f64();
     let mut ratios = Vec::new();
     let mut correlations = Vec::new();
-    for (it, best_of_baseline) in ended.iter().zip(&baseline_bests) {
+    for (it, best_of_baseline) in ended.iter().zip(&baseline.bests) {
         let times = idle(&it.workload, &[it.best.clone(), best_of_baseline.clone()], target, lock)?;
         if let [Some(own), Some(other)] = times[..] {
             ratios.push(own / other);
@@ -204,7 +275,7 @@ fn run_cell(
     }
     let line = json!({
         "jobs": n_jobs,
-        "mix": if mix == Mix::Equal { "equal" } else { "unequal" },
+        "mix": mix.name(),
         "arm": arm.name,
         "latency": geometric_mean(&ratios),
         "worst_latency": ratios.iter().copied().fold(0.0, f64::max),

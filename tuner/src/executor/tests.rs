@@ -181,6 +181,20 @@ fn short_stages_go_first_where_their_times_are_known() {
 }
 
 #[test]
+fn a_job_of_long_stages_is_not_kept_waiting_by_jobs_of_short_ones() {
+    let mut jobs: Vec<SimulatedJob> = (0..3).map(|n| gpu_job(200, n, ms(5), ms(1))).collect();
+    jobs.push(gpu_job(4, 3, ms(100), ms(1)));
+    let one_core = Capacity { cores: 1, ..CAPACITY };
+    for policy in [&Interleaved::new() as &dyn Policy, &Predictive] {
+        let timeline = simulate(policy, one_core, &jobs);
+        let own = timeline.spans.iter().filter(|it| it.job == 3);
+        let longest = own.map(|it| it.start - it.asked).max().unwrap();
+        // The others run for seven seconds; at first, no time of a stage is known.
+        assert!(longest < ms(2500), "{policy:?}: {longest:?}");
+    }
+}
+
+#[test]
 fn a_job_of_higher_priority_is_done_first() {
     let urgent = SimulatedJob { priority: 1, ..cpu_job(5, ms(10), ms(10)) };
     let jobs = [cpu_job(5, ms(10), ms(10)), cpu_job(5, ms(10), ms(10)), urgent];

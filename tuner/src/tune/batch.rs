@@ -1,8 +1,8 @@
 //! A batch of candidates: built, run while the machine is watched, and reported once it was quiet.
 //!
-//! The drift baseline is timed before and after. If the machine slowed down meanwhile, whoever did that
-//! disturbed some of the timings, nobody knows which: the batch is run again, and the faster timing of
-//! each candidate counts. Nothing is reported before, so that no strategy learns from noise.
+//! The drift baseline is timed before and after. If the machine changed its speed meanwhile, some of the
+//! timings are wrong, and nobody knows which: the batch is run again. Nothing is reported before, so that
+//! no strategy learns from noise.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -118,7 +118,8 @@ impl Session {
         Ok(())
     }
 
-    /// Runs a batch again if the machine slowed down, or sped up, since it began.
+    /// Runs a batch again if the machine slowed down, or sped up, since it began. If it does so once more,
+    /// the faster timings count, and the least slowdown: no candidate seems faster than it is.
     fn repeat_if_disturbed(
         &mut self,
         before: f64,
@@ -131,12 +132,22 @@ impl Session {
         }
         self.n_repeated += 1;
         let best_ns = self.best_ns();
-        for run in batch.ran.iter_mut().filter_map(|it| it.run.as_mut()) {
-            if run.outcome.timing().is_some()
-                && let Some(code) = run.code.clone()
-            {
-                run.keep_faster(self.run_again(code, best_ns, ctx)?);
-            }
+        let mut repeated = Vec::new();
+        for run in batch.ran.iter().map(|it| it.run.as_ref()) {
+            let timed = run.filter(|it| it.outcome.timing().is_some());
+            let code = timed.and_then(|it| it.code.clone());
+            repeated.push(code.map(|it| self.run_again(it, best_ns, ctx)).transpose()?);
+        }
+        let last = self.measure_drift(ctx)?;
+        let is_disturbed = is_disturbed(after, last);
+        if is_disturbed {
+            self.slowdown = before.min(after).min(last);
+        }
+        for (ran, again) in batch.ran.iter_mut().zip(repeated) {
+            ran.run = match (ran.run.take(), again) {
+                (Some(first), Some(again)) if is_disturbed => Some(first.faster(again)),
+                (first, again) => again.or(first),
+            };
         }
         Ok(())
     }
@@ -178,5 +189,153 @@ struct Batch<'a> {
 impl Batch<'_> {
     fn new(best_ns: f64) -> Self {
         Self { ran: Vec::new(), artifacts: BTreeSet::new(), best_ns }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tvmtune_ir::dsl;
+    use tvmtune_ir::target::{CpuTarget, Isa};
+    use tvmtune_plan::database::Database;
+    use tvmtune_plan::record::{Provenance, Source};
+
+    use super::super::code::Builder;
+    use super::super::open::Limits;
+    use super::super::options::{Hardware, Options, Reuse};
+    use super::super::shared::Shared;
+    use super::super::spent::TimeSpent;
+    use super::super::task::{Task, Tolerance, Workload};
+    use super::super::{Budget, Recipe, Trial};
+    use super::*;
+    use crate::executor::{Capacity, Executor, Sequential};
+    use crate::measure::{CaseSpec, Job, Measure, Policy, Replay};
+    use crate::outcome::{Outcome, Timing};
+    use crate::random::Random;
+
+    /// The latency of everything on the idle machine.
+    const NS: f64 = 1e5;
+
+    /// A machine that is slow for some of its launches, counted from the start.
+    struct Machine {
+        n_launches: usize,
+        slow: Vec<std::ops::Range<usize>>,
+    }
+
+    impl Machine {
+        fn launch(&mut self) -> Timing {
+            let is_slow = self.slow.iter().any(|it| it.contains(&self.n_launches));
+            let slowdown = if is_slow { 2.0 } else { 1.0 };
+            self.n_launches += 1;
+            Timing::new(vec![NS * slowdown]).unwrap()
+        }
+    }
+
+    impl Measure for Machine {
+        fn runs_code(&self) -> bool {
+            false
+        }
+        fn set_up(&mut self, _: &[CaseSpec], _: Option<&[u8]>) -> Result<(), MeasureError> {
+            Ok(())
+        }
+        fn evaluate(
+            &mut self,
+            _: &Job,
+            _: usize,
+        ) -> Result<Result<Vec<u8>, Outcome>, MeasureError> {
+            Ok(Err(Outcome::TimedOut))
+        }
+        fn measure(&mut self, _: &Job, _: &Policy) -> Result<Outcome, MeasureError> {
+            Ok(Outcome::Timed(self.launch()))
+        }
+        fn compare(
+            &mut self,
+            jobs: &[&Job],
+            _: usize,
+            _: &Policy,
+        ) -> Result<Result<Vec<Timing>, Outcome>, MeasureError> {
+            Ok(Ok(jobs.iter().map(|_| self.launch()).collect()))
+        }
+    }
+
+    /// The logged latencies of a batch of ten on a machine that is slow for some launches, and the number
+    /// of repetitions. The first launch is that of the default schedule, the second that of the baseline.
+    fn batch(slow: &[std::ops::Range<usize>]) -> (Vec<f64>, u64) {
+        let dag = dsl::program(
+            "fn product(a: Tensor<f32, 64, 64>, b: Tensor<f32, 64, 64>) -> Tensor<f32, 64, 64> {
+                compute(|i, j| sum(0..64, |k| a[[i, k]] * b[[k, j]]))
+            }",
+        );
+        let tolerance = Tolerance { rel: 1e-4, abs: 1e-4 };
+        let workload = Workload::new(dag.unwrap(), vec![Vec::new()], tolerance);
+        let target = CpuTarget::generic(Isa::Avx2).into();
+        let task = Task::new(&workload, &[], &Builder::new(target, None).unwrap());
+        let hour = Duration::from_secs(3600);
+        let budget = Budget { trials: 1000, per_task: hour, total: hour };
+        let options = Options {
+            device: target,
+            targets: vec![target],
+            nvrtc: None,
+            budget,
+            reuse: Reuse::Ignore,
+            seed: 1,
+            hardware: Hardware::Log(Replay::default()),
+            n_threads: 1,
+            recipe: Recipe::default(),
+            provenance: Provenance::default(),
+        };
+        let database = Database::new(Vec::new(), None);
+        let capacity = Capacity { cores: 2, memory: 0 };
+        let job = Executor::new(Box::new(Sequential), capacity, None).job(0);
+        let mut logged = Vec::new();
+        let mut machine = Machine { n_launches: 0, slow: slow.to_vec() };
+        let mut ctx = Context {
+            workload: &workload,
+            measurer: &mut machine,
+            set_up: &mut None,
+            job: &job,
+            device: target,
+            deadline: None,
+            is_final: false,
+            shared: &mut Shared::load(&options, &database),
+            log: &mut |it: &Trial| logged.extend(it.outcome.timing().map(Timing::min_ns)),
+            on_event: &mut |_| (),
+            times: TimeSpent::default(),
+        };
+        let limits = Limits { budget, judging: hour };
+        let mut session =
+            Session::open(task, Recipe::default(), 1, limits, &mut ctx).unwrap().unwrap();
+        let mut random = Random::new(1);
+        let mut proposal = || {
+            let point = session.space.random(&mut random);
+            (session.space.instructions(&point), Proposal::new(Source::Evolved, point))
+        };
+        let proposals: Vec<Traced> = (0..10).map(|_| proposal()).collect();
+        let round = RoundClock { started: ctx.clock(), limit: hour };
+        session.measure_batch(&proposals, round, &mut ctx).unwrap();
+        let n_repeated = session.n_repeated;
+        drop(ctx);
+        (logged.split_off(1), n_repeated)
+    }
+
+    #[test]
+    fn a_batch_is_run_again_if_the_machine_changed_its_speed() {
+        let (quiet, n_repeated) = batch(&[]);
+        assert!(quiet.len() > 3 && quiet.iter().all(|it| *it == NS), "{quiet:?}");
+        assert_eq!(n_repeated, 0);
+        let n = quiet.len();
+        // Slow from the third candidate up to the second timing of the baseline, and quiet again.
+        assert_eq!(batch(&[4..n + 3]), (quiet.clone(), 1));
+        // Slow from then on: the second run is as slow all the time, which the baseline tells.
+        assert_eq!(batch(&[4..1000]), (quiet.clone(), 1));
+        // Slow at first, which the baseline tells: what came later must not seem twice as fast.
+        assert_eq!(batch(&[1..4]), (quiet.clone(), 1));
+        // Disturbed in both runs: no timing is below that of the idle machine.
+        for slow in [vec![4..n + 5], vec![1..4, n + 6..1000]] {
+            let (restless, n_repeated) = batch(&slow);
+            assert!(n_repeated == 1 && restless.iter().all(|it| *it >= NS), "{restless:?}");
+            assert_eq!(restless.len(), n, "each is reported once");
+        }
     }
 }

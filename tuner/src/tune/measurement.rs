@@ -34,31 +34,26 @@ pub(super) struct Runnable {
 pub(super) struct Run {
     /// Its code, if there is any.
     pub(super) code: Option<Runnable>,
+    /// As measured, however slow the machine was.
     pub(super) outcome: Outcome,
     /// Set if its results were right on all cases, and not on the first one only.
     is_verified: bool,
     measure_ms: f64,
     /// The time when it ended, in ms since 1970.
     unix_ms: u64,
-    /// The slowdown of the machine, by which its timing was corrected.
-    slowdown: f64,
 }
 
 impl Run {
-    /// Takes the other timing of the same code if it is faster: disturbances only slow down.
-    pub(super) fn keep_faster(&mut self, other: Self) {
+    /// Takes the faster timing of two runs of the same code: disturbances only slow down.
+    pub(super) fn faster(self, other: Self) -> Self {
         let ns = |it: &Self| it.outcome.timing().map_or(f64::INFINITY, Timing::min_ns);
-        if ns(&other) < ns(self) {
-            let measure_ms = self.measure_ms + other.measure_ms;
-            *self =
-                Self { measure_ms, is_verified: self.is_verified || other.is_verified, ..other };
-        }
+        if ns(&other) < ns(&self) { other } else { self }
     }
 
     /// A candidate without code.
     fn failed(outcome: Outcome) -> Self {
         let (is_verified, measure_ms, unix_ms) = (false, 0.0, unix_ms());
-        Self { code: None, outcome, is_verified, measure_ms, unix_ms, slowdown: 1.0 }
+        Self { code: None, outcome, is_verified, measure_ms, unix_ms }
     }
 }
 
@@ -105,10 +100,7 @@ impl Session {
         let measure_ms = ctx.since(clock).as_secs_f64() * 1e3;
         let is_verified = outcome.timing().is_some_and(|it| policy.verifies_all_cases(it.min_ns()));
         let outcome = lower_bound::check(outcome, self.lower_bound_ns);
-        let slowdown = self.slowdown;
-        let outcome = DriftBaseline::corrected(outcome, slowdown);
-        let unix_ms = unix_ms();
-        Ok(Run { code: Some(code), outcome, is_verified, measure_ms, unix_ms, slowdown })
+        Ok(Run { code: Some(code), outcome, is_verified, measure_ms, unix_ms: unix_ms() })
     }
 
     /// Reports what became of a candidate to the strategy, the log, the cost model and the transfer
@@ -120,7 +112,8 @@ impl Session {
         ctx: &mut Context<'_>,
     ) -> Outcome {
         let from_ns = self.best_ns();
-        let Run { code, outcome, is_verified, measure_ms, unix_ms, slowdown } = run;
+        let Run { code, outcome, is_verified, measure_ms, unix_ms } = run;
+        let outcome = DriftBaseline::corrected(outcome, self.slowdown);
         let mut artifact = String::new();
         if let Some(Runnable { artifact: id, threads, job }) = code {
             artifact = id.to_string();
@@ -151,7 +144,7 @@ impl Session {
         self.failures += u64::from(outcome.timing().is_none());
         let trial = self.trial(proposed, artifact, outcome.clone(), log::Stage::Screen, measure_ms);
         let workload = ctx.workload.id.to_string();
-        (ctx.log)(&Trial { workload, slowdown, unix_ms, ..trial });
+        (ctx.log)(&Trial { workload, unix_ms, ..trial });
         self.tell(proposed.source, from_ns, &outcome, ctx);
         outcome
     }

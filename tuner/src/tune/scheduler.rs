@@ -88,6 +88,11 @@ impl WaitingTask {
         Self { task, recorded, latency_ns, opening }
     }
 
+    /// Tells if what is recorded for it on this device is good enough.
+    pub(super) fn is_good_enough(&self) -> bool {
+        self.recorded.tier == Tier::Exact && self.task.is_good_enough(self.latency_ns)
+    }
+
     /// Tells if it comes before all rounds of others: earlier runs measured nothing but its default
     /// schedule, and a first search fits into the time of a task. Instruction sets that get a share of
     /// the budget are never new.

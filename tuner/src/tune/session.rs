@@ -190,6 +190,7 @@ impl Session {
     /// Tells if the search is complete, or the budget spent but for the final ranking.
     pub(super) fn is_done(&self) -> bool {
         self.is_complete()
+            || self.task.is_good_enough(self.best_ns())
             || self.only_catches_up && !self.is_behind_former()
             || self.trials >= self.budget.trials
             || self.spent + self.final_ranking_time() >= self.budget.per_task

@@ -33,6 +33,8 @@ pub struct Workload {
     pub residence: Vec<Option<Residence>>,
     /// Its number of runs, relative to others.
     pub weight: f64,
+    /// A latency that is good enough, in ns: a task that is as fast is not searched on.
+    pub good_enough_ns: Option<f64>,
 }
 
 /// The tolerance of results.
@@ -69,6 +71,8 @@ pub(super) struct Task {
     /// For each parameter, true if timed launches find it in memory, and not in a cache.
     pub(super) cold: Vec<bool>,
     pub(super) weight: f64,
+    /// A latency that is good enough.
+    pub(super) good_enough_ns: Option<f64>,
     /// Its share of the budget of a task.
     pub(super) share: f64,
     pub(super) name: TaskName,
@@ -78,7 +82,16 @@ impl Workload {
     /// Creates a workload of weight 1, whose parameters are where their sizes tell.
     pub fn new(dag: Dag, buckets: Vec<Vec<Interval>>, tolerance: Tolerance) -> Self {
         let (id, text) = (workload::id(&dag), print::canonical(&dag));
-        Self { dag, id, text, buckets, tolerance, residence: Vec::new(), weight: 1.0 }
+        Self {
+            dag,
+            id,
+            text,
+            buckets,
+            tolerance,
+            residence: Vec::new(),
+            weight: 1.0,
+            good_enough_ns: None,
+        }
     }
 }
 
@@ -96,6 +109,7 @@ impl Task {
             tolerance: workload.tolerance,
             cold,
             weight: workload.weight,
+            good_enough_ns: workload.good_enough_ns,
             share: 1.0,
             name: TaskName {
                 program: workload.dag.name.clone(),
@@ -110,6 +124,11 @@ impl Task {
         let features = || learned::features(&self.dag, &self.target(), trace);
         // As with code, a bug on the way costs no more than the candidate.
         catch_unwind(AssertUnwindSafe(features)).ok().flatten()
+    }
+
+    /// Tells if a latency is good enough.
+    pub(super) fn is_good_enough(&self, ns: f64) -> bool {
+        self.good_enough_ns.is_some_and(|it| ns <= it)
     }
 
     /// Returns the device that it runs on.

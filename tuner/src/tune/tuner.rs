@@ -36,6 +36,8 @@ pub struct Summary {
     pub skipped: Vec<(TaskName, String)>,
     /// Tasks that the budget did not reach.
     pub unreached: Vec<TaskName>,
+    /// Tasks of which a recorded schedule was good enough before.
+    pub met: Vec<TaskName>,
     /// The time of the run, by activity.
     pub times: TimeSpent,
     /// Batches that were measured again, since the machine slowed down meanwhile.
@@ -103,6 +105,8 @@ pub fn run(
     if let Some(what) = tuner.shared.load_warning() {
         (tuner.on_event)(Event::Warning { what });
     }
+    let met = waiting.extract_if(.., |it| it.is_good_enough()).map(|it| it.task.name).collect();
+    tuner.summary.met = met;
     (tuner.on_event)(Event::Started { n_tasks: waiting.len() });
     let mut sessions = Vec::new();
     while let Some(step) = tuner.next_step(&waiting, &sessions) {

@@ -200,6 +200,8 @@ impl FromStr for Span {
         let (number, unit) = text.split_at(end);
         let number: f64 = number.trim().parse().map_err(|_| unknown())?;
         let unit_seconds = match unit {
+            "ns" => 1e-9,
+            "us" => 1e-6,
             "ms" => 1e-3,
             "s" => 1.0,
             "m" | "min" => 60.0,
@@ -309,6 +311,7 @@ mod tests {
             assert_eq!(span, millis.map(Duration::from_millis), "{text}");
         };
         check("500ms", Some(500));
+        check("2000us", Some(2));
         check("90s", Some(90_000));
         check("1.5m", Some(90_000));
         check("2h", Some(7_200_000));

@@ -44,6 +44,8 @@ pub struct Request<'a> {
     pub budget: Budget,
     /// The use of earlier results.
     pub reuse: Reuse,
+    /// A latency that is good enough: a kernel that is as fast is not searched on.
+    pub good_enough: Option<Duration>,
 }
 
 /// The error of a session that tuned nothing.
@@ -136,7 +138,9 @@ pub fn run(
         recipe: Recipe::default(),
         provenance: Provenance { peaks, ..provenance() },
     };
-    let workloads: Vec<Workload> = request.ops.iter().map(OpBuckets::workload).collect();
+    let good_enough_ns = request.good_enough.map(|it| it.as_secs_f64() * 1e9);
+    let workload = |it: &OpBuckets<'_>| Workload { good_enough_ns, ..it.workload() };
+    let workloads: Vec<Workload> = request.ops.iter().map(workload).collect();
     let job = Executor::of_this_machine(MachineLocks::new(cache)).job(0);
     let mut summary = tune::run(&workloads, &options, database, &job, &mut observe)?;
     summary.times.waiting += waited;
@@ -205,6 +209,7 @@ impl OpBuckets<'_> {
             tolerance: tune::Tolerance { rel: op.tolerance.rel, abs: op.tolerance.abs },
             residence: op.residence.clone(),
             weight: 1.0,
+            good_enough_ns: None,
         }
     }
 }
@@ -308,6 +313,7 @@ fn tune_on(
         targets: vec![target],
         budget,
         reuse: Reuse::Refine,
+        good_enough: None,
     };
     let database = Database::discover(&dirs);
     run(&request, &database, &mut |event| heartbeat.on_event(&event))

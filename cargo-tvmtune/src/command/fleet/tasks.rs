@@ -9,20 +9,15 @@ use tvmtune_build::op::Op;
 use tvmtune_build::package::Package;
 use tvmtune_build::report::TuningStatus;
 use tvmtune_build::tune::session::OpBuckets;
-use tvmtune_fleet::task::MAX_RECORDS;
 use tvmtune_fleet::{Task, TaskBudget};
 use tvmtune_ir::poly::Interval;
 use tvmtune_ir::target::{DeviceKey, Platform, Target};
 use tvmtune_plan::database::{CacheUse, Lookup};
-use tvmtune_plan::record::Record;
 
 use crate::cli::FleetTune;
 use crate::device_plan;
 use crate::output::eprintln;
 use crate::records::PackageRecords;
-
-/// The longest records that a task brings along, in bytes.
-const MAX_RECORD_BYTES: usize = 64 << 10;
 
 /// Returns the tasks of a package for some devices.
 pub(super) fn of_package(
@@ -81,13 +76,7 @@ fn task(
         total_seconds: budget.total.as_secs_f64(),
     };
     let mut task = Task::new(&workload, bucket, device.clone(), platform, budget);
-    let mut known: Vec<Record> = shipped.records.iter().map(|it| it.record.clone()).collect();
-    // Compiled code stays where it is.
-    let entries = known.iter_mut().flat_map(|it| &mut it.buckets).flat_map(|it| &mut it.schedules);
-    entries.for_each(|it| it.images.clear());
-    known.sort_by(|a, b| (a.device != *device, &a.device).cmp(&(b.device != *device, &b.device)));
-    let texts = known.iter().map(Record::to_toml).filter(|it| it.len() <= MAX_RECORD_BYTES);
-    task.records = texts.take(MAX_RECORDS).collect();
+    task.add_records(shipped.records.iter().map(|it| it.record.clone()).collect());
     if let Err(why) = task.check() {
         // Of another release, say; the search begins without.
         eprintln!("warning: {}: {why}", op.name());
