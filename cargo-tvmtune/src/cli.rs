@@ -139,7 +139,6 @@ pub(crate) struct Tune {
 
 /// The server of a fleet. What is not given is read from the variables of NATS' own command line.
 #[derive(Clone, Debug, Default, Args)]
-#[cfg_attr(not(feature = "fleet"), expect(dead_code, reason = "without fleets nobody connects"))]
 pub(crate) struct NatsServer {
     /// The NATS server, such as `nats://host:4222` or `tls://user:password@host`; without it, that of
     /// `NATS_URL`, else the one of this machine
@@ -160,7 +159,6 @@ pub(crate) struct NatsServer {
 }
 
 #[derive(Debug, Args)]
-#[cfg_attr(not(feature = "fleet"), expect(dead_code, reason = "without fleets nobody serves"))]
 pub(crate) struct Worker {
     #[command(flatten)]
     pub(crate) server: NatsServer,
@@ -177,7 +175,6 @@ pub(crate) struct Worker {
 
 /// What is done with a fleet.
 #[derive(Debug, Subcommand)]
-#[cfg_attr(not(feature = "fleet"), expect(dead_code, reason = "without fleets nobody asks"))]
 pub(crate) enum FleetCommand {
     /// Prepare a NATS server, and say what to type on the other machines
     Setup(FleetSetup),
@@ -188,7 +185,6 @@ pub(crate) enum FleetCommand {
 }
 
 #[derive(Debug, Args)]
-#[cfg_attr(not(feature = "fleet"), expect(dead_code, reason = "without fleets nobody asks"))]
 pub(crate) struct FleetSetup {
     #[command(flatten)]
     pub(crate) server: NatsServer,
@@ -207,7 +203,6 @@ pub(crate) struct FleetSetup {
 }
 
 #[derive(Debug, Args)]
-#[cfg_attr(not(feature = "fleet"), expect(dead_code, reason = "without fleets nobody asks"))]
 pub(crate) struct FleetTune {
     #[command(flatten)]
     pub(crate) selection: Selection,
@@ -238,7 +233,6 @@ pub(crate) struct FleetTune {
 }
 
 #[derive(Debug, Args)]
-#[cfg_attr(not(feature = "fleet"), expect(dead_code, reason = "without fleets nobody asks"))]
 pub(crate) struct FleetStatus {
     #[command(flatten)]
     pub(crate) server: NatsServer,

@@ -29,11 +29,13 @@ pub(crate) fn run(arguments: &Worker) -> Result<Exit> {
     let scratch = tempfile::Builder::new().prefix("tvmtune-worker-").tempdir();
     let scratch = scratch.context("cannot make a folder for tasks; set `TMPDIR` to another one")?;
     let name = arguments.name.clone().unwrap_or_else(default_name);
-    let mut machines = Vec::new();
+    let mut machines: Vec<Machine> = Vec::new();
     for device in devices {
         let machine = Machine::this(device, home.clone(), &name);
         let machine = machine.context("this program does not know its own file")?;
-        machines.push(Machine { scratch: scratch.path().to_owned(), ..machine });
+        // All devices share the cores.
+        let executor = machines.first().unwrap_or(&machine).executor.clone();
+        machines.push(Machine { scratch: scratch.path().to_owned(), executor, ..machine });
     }
     let runtime = runtime().context("no thread can be started")?;
     let stop = until_signalled(&runtime).context("signals cannot be listened to")?;
@@ -85,7 +87,7 @@ fn say(event: &WorkerEvent<'_>) {
                 println!("{}: {default} -> {best}", task.name);
             }
             Finding::Failed(it) => {
-                println!("{}: cannot be tuned: {}", task.name, Printable(&it.why))
+                println!("{}: cannot be tuned: {}", task.name, Printable(&it.why));
             }
         },
         WorkerEvent::Failed { task, outcome } => {

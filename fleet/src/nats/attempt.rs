@@ -16,7 +16,7 @@ use tokio::sync::watch;
 use tokio::{task as threads, time};
 use tvmtune_plan::record::Provenance;
 
-use super::dead::DeadLetter;
+use super::dead::{DeadLetter, shortened};
 use super::error::{Doing, NatsError};
 use super::job::{Begin, End};
 use super::lease::Lease;
@@ -67,8 +67,8 @@ pub(super) async fn attempt(
     };
     site.tell(&WorkerEvent::Began { task: &task });
     site.presence.begin(&task);
-    let ended = run(&site, &task, stop).await;
-    let settled = settle(&site, &delivery, &task, number, ended).await;
+    let ended = run(&site, &task, stop.clone()).await;
+    let settled = settle(&site, &delivery, (&task, number), ended, stop).await;
     site.presence.end(id);
     settled
 }
@@ -113,9 +113,9 @@ async fn run(
 async fn settle(
     site: &Site,
     delivery: &Delivery,
-    task: &Task,
-    number: u64,
+    (task, number): (&Task, u64),
     outcome: Option<TaskOutcome>,
+    stop: watch::Receiver<bool>,
 ) -> Result<(), NatsError> {
     let (fleet, id, pause) = (&site.fleet, task.id(), Some(site.fleet.settings.pause()));
     let Some(outcome) = outcome else {
@@ -124,14 +124,16 @@ async fn settle(
     };
     let end = match &outcome.finding {
         Finding::Tuned(_) | Finding::Failed(Failure { kind: FailureKind::Impossible, .. }) => {
-            let kept = store(site, &outcome).await?;
+            let kept = store(site, &outcome, stop).await?;
             site.presence.stored();
             site.tell(&WorkerEvent::Stored { task, outcome: &outcome, kept });
             fleet.end(id, number, &End::Done).await?;
             return delivery.acknowledge().await;
         }
-        Finding::Failed(Failure { kind: FailureKind::Refused, why }) => End::Refused(why.clone()),
-        Finding::Failed(Failure { why, .. }) => End::Failed(why.clone()),
+        Finding::Failed(Failure { kind: FailureKind::Refused, why }) => {
+            End::Refused(shortened(why))
+        }
+        Finding::Failed(Failure { why, .. }) => End::Failed(shortened(why)),
     };
     site.tell(&WorkerEvent::Failed { task, outcome: &outcome });
     fleet.end(id, number, &end).await?;
@@ -142,15 +144,25 @@ async fn settle(
     }
 }
 
-/// Stores an outcome, again and again while the server is lost or full: it took minutes to find.
-async fn store(site: &Site, outcome: &TaskOutcome) -> Result<Kept, NatsError> {
+/// Stores an outcome, again and again while the server is lost or full: it took minutes to find. A worker that
+/// is asked to end gives up, and the task is executed elsewhere.
+async fn store(
+    site: &Site,
+    outcome: &TaskOutcome,
+    mut stop: watch::Receiver<bool>,
+) -> Result<Kept, NatsError> {
     let mut pause = FIRST_PAUSE;
     for _ in 0..MAX_ATTEMPTS {
         match site.fleet.keep(outcome).await {
-            Err(error) if error.is_passing() => site.tell(&WorkerEvent::Trouble { error: &error }),
+            Err(error) if error.is_passing() && !*stop.borrow() => {
+                site.tell(&WorkerEvent::Trouble { error: &error });
+            }
             other => return other,
         }
-        time::sleep(pause).await;
+        tokio::select! {
+            () = time::sleep(pause) => {}
+            _ = stop.wait_for(|it| *it) => {}
+        }
         pause = (2 * pause).min(LONGEST_PAUSE);
     }
     site.fleet.keep(outcome).await

@@ -19,7 +19,7 @@ use crate::task::TaskId;
 /// The header of a letter with its reason, as JSON.
 const HEADER: &str = "Tvmtune-Letter";
 /// The longest reason in bytes: headers count as a part of a message.
-const MAX_REASON_BYTES: usize = 1000;
+const MAX_REASON_BYTES: usize = 500;
 /// The most tries that a letter lists.
 const MAX_TRIES: usize = 10;
 
@@ -105,7 +105,8 @@ impl Fleet {
     }
 }
 
-fn shortened(why: &str) -> String {
+/// Returns a reason as one line that fits in a header.
+pub(super) fn shortened(why: &str) -> String {
     let mut why = one_line(why);
     let end = (0..=MAX_REASON_BYTES.min(why.len())).rev().find(|it| why.is_char_boundary(*it));
     why.truncate(end.unwrap_or(0));

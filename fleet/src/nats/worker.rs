@@ -150,7 +150,7 @@ async fn next(consumer: &Consumer<pull::Config>) -> Result<Option<Message>, Nats
     let mut messages = request.await.doing(DOING)?;
     // A server that was started again knows nothing of the request.
     match time::timeout(REQUEST + ANSWER, messages.next()).await {
-        Ok(Some(message)) => message.map(Some).map_err(|it| std::io::Error::other(it)).doing(DOING),
+        Ok(Some(message)) => message.map(Some).map_err(std::io::Error::other).doing(DOING),
         Ok(None) | Err(_) => Ok(None),
     }
 }

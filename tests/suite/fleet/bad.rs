@@ -3,7 +3,7 @@
 use std::io::Write as _;
 use std::net::TcpListener;
 
-use tvmtune_fleet::nats::{Ended, Fleet, NatsError, Sent, Server, Settings};
+use tvmtune_fleet::nats::{Ended, Fleet, NatsError, Sent, Server, Settings, runtime};
 use tvmtune_fleet::{Failure, FailureKind, Finding, TaskOutcome, execute};
 use tvmtune_tests::nats::Limits;
 
@@ -224,7 +224,7 @@ fn servers_that_do_not_serve_are_named_with_the_reason() {
             // Until the client goes.
             std::io::copy(&mut stream, &mut std::io::sink()).ok();
         });
-        let runtime = tvmtune_fleet::nats::runtime().unwrap();
+        let runtime = runtime().unwrap();
         let error = runtime.block_on(Fleet::open(&Server::at(&url), "test")).unwrap_err();
         drop(runtime);
         assert!(error.to_string().contains(expected), "{error}");

@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use tvmtune_fleet::execute;
-use tvmtune_fleet::nats::{Ended, Fleet, NatsError, Server, WorkerOptions};
+use tvmtune_fleet::nats::{Ended, Fleet, NatsError, Server, Settings, WorkerOptions, runtime};
+use tvmtune_fleet::{Finding, execute};
 use tvmtune_tests::nats::Limits;
 
 use crate::hardware::{log, machine, machine_of, other_device, task, task_for};
@@ -134,7 +134,7 @@ fn a_server_that_says_nothing_for_longer_than_a_lease_loses_nothing() {
 
 #[test]
 fn a_worker_that_is_asked_to_end_gives_its_task_back_at_once() {
-    let patient = tvmtune_fleet::nats::Settings { lease_seconds: 600.0, ..quick() };
+    let patient = Settings { lease_seconds: 600.0, ..quick() };
     with_party(Limits::default(), patient, async |party| {
         let task = task(0, 1);
         let slow_machine = machine(party.folder.path(), "first");
@@ -187,7 +187,7 @@ fn clocks_that_differ_by_an_hour_change_nothing() {
         let there = machine(folder, "in another hour");
         for (task, hours) in tasks.iter().zip([-1_i64, 1]) {
             let mut outcome = tokio::task::block_in_place(|| execute(task, &there, &mut |_| ()));
-            if let tvmtune_fleet::Finding::Tuned(tuned) = &mut outcome.finding {
+            if let Finding::Tuned(tuned) = &mut outcome.finding {
                 for line in &mut tuned.trials {
                     let mut trial: serde_json::Value = serde_json::from_str(line).unwrap();
                     let ms = trial["unix_ms"].as_i64().unwrap() + hours * 3_600_000;
@@ -204,7 +204,7 @@ fn clocks_that_differ_by_an_hour_change_nothing() {
 
 #[test]
 fn a_server_that_is_not_there_is_an_error_with_the_next_command() {
-    let runtime = tvmtune_fleet::nats::runtime().unwrap();
+    let runtime = runtime().unwrap();
     let opened = runtime.block_on(Fleet::open(&Server::at("nats://me:secret@127.0.0.1:1"), "test"));
     let error = opened.unwrap_err();
     assert!(matches!(error, NatsError::Unreachable { .. }), "{error}");

@@ -3,7 +3,6 @@
 //! Tasks bring along the records that the crate ships, and none of the user's cache: what arrives there must
 //! not change the tasks that still wait, or they would be other ones and be tuned twice.
 
-use anyhow::Result;
 use tvmtune_build::config::Budget;
 use tvmtune_build::op::Op;
 use tvmtune_build::package::Package;
@@ -24,20 +23,23 @@ pub(super) fn of_package(
     package: &Package,
     devices: &[DeviceKey],
     arguments: &FleetTune,
-) -> Result<Vec<Task>> {
+) -> Vec<Task> {
     let records = PackageRecords::discover(package, CacheUse::Include);
     let shipped = PackageRecords::discover(package, CacheUse::Exclude);
-    let budget = budget(package, arguments)?;
+    let budget = budget(package, arguments);
     let mut tasks = Vec::new();
     for device in devices {
         let Some(target) = Target::from_key(device) else { continue };
+        if matches!(target, Target::Gpu(_)) && !records.wants_gpu() {
+            continue;
+        }
         for ((op, lookup), (_, shipped)) in records.ops().zip(shipped.ops()) {
             for (bucket, platform) in open(op, lookup, target, budget, arguments.again) {
                 tasks.push(task(op, &bucket, (device, platform), budget, shipped));
             }
         }
     }
-    Ok(tasks)
+    tasks
 }
 
 /// Returns the buckets of an op that another session would improve.
@@ -87,7 +89,7 @@ fn task(
 
 /// Returns the budget of each task: the command line goes before the environment, and that before the
 /// author's.
-fn budget(package: &Package, arguments: &FleetTune) -> Result<Budget> {
+fn budget(package: &Package, arguments: &FleetTune) -> Budget {
     let limits = &package.config.budget;
     let variable = std::env::var("TVMTUNE_BUDGET").ok();
     let budget = Budget::COMMAND.resolved(limits, variable.as_deref());
@@ -98,5 +100,5 @@ fn budget(package: &Package, arguments: &FleetTune) -> Result<Budget> {
     let per_kernel = arguments.budget.map_or(budget.per_kernel, |it| it.0);
     let trials = arguments.trials.unwrap_or(budget.trials);
     // Waiting for others on its machine is no reason to give up within the first minutes.
-    Ok(Budget { trials, per_kernel, total: budget.total.max(2 * per_kernel) })
+    Budget { trials, per_kernel, total: budget.total.max(2 * per_kernel) }
 }

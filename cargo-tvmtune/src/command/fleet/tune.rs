@@ -2,9 +2,11 @@
 //! workers find in the user's cache.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use serde::Serialize;
+use tvmtune_build::package::Package;
 use tvmtune_fleet::nats::{
     Ended, Fleet, Sent, Submission, SubmitEvent, Submitted, runtime, submit,
 };
@@ -39,6 +41,13 @@ struct Line {
     why: Option<String>,
 }
 
+/// The tasks of a package, and the cache that they are for.
+struct Work<'a> {
+    package: &'a Package,
+    database: Database,
+    submission: Submission,
+}
+
 pub(super) fn run(arguments: &FleetTune) -> Result<Exit> {
     let packages = workspace::packages(&arguments.selection)?;
     let server = server(&arguments.server);
@@ -48,22 +57,44 @@ pub(super) fn run(arguments: &FleetTune) -> Result<Exit> {
     if devices.is_empty() {
         devices = runtime.block_on(devices_of_workers(&fleet))?;
     }
-    let (mut report, mut n_tasks) = (Report::default(), 0);
-    for package in &packages {
+    let work = packages.iter().map(|it| Work::of(it, &devices, arguments));
+    let work = work.collect::<Result<Vec<_>>>()?;
+    let mut report = Report::default();
+    // All are sent before the first is waited for.
+    let n_passes = if work.len() > 1 { 2 } else { 1 };
+    for pass in 1..=n_passes {
+        let (is_first, is_last) = (pass == 1, pass == n_passes);
+        for it in &work {
+            let submission = Submission {
+                patience: if is_last { it.submission.patience } else { Some(Duration::ZERO) },
+                retries: is_first && arguments.retry,
+                ..it.submission.clone()
+            };
+            let mut on_event = |event: &SubmitEvent<'_>| say(event, is_first, is_last);
+            let submitting =
+                async { submit(&fleet, &submission, &it.database, &mut on_event).await };
+            let submitted = runtime.block_on(submitting);
+            let submitted = submitted.with_context(|| format!("package `{}`", it.package.name))?;
+            report.n_sent += submitted.n_sent;
+            if is_last {
+                report.add(&submission.tasks, &submitted);
+                it.package.plan_again()?;
+            }
+        }
+    }
+    report.print(work.iter().map(|it| it.submission.tasks.len()).sum(), arguments.json)
+}
+
+impl<'a> Work<'a> {
+    fn of(package: &'a Package, devices: &[DeviceKey], arguments: &FleetTune) -> Result<Self> {
         let database = Database::discover(&package.search_dirs(CacheUse::Include));
         if let Some(cache) = database.cache() {
             cache.check_writable()?;
         }
-        let tasks = tasks::of_package(package, &devices, arguments)?;
-        n_tasks += tasks.len();
+        let tasks = tasks::of_package(package, devices, arguments);
         let patience = arguments.wait.map(|it| it.0);
-        let submission = Submission { tasks, patience, retries: arguments.retry };
-        let submitted = runtime.block_on(submit(&fleet, &submission, &database, &mut say));
-        let submitted = submitted.with_context(|| format!("package `{}`", package.name))?;
-        report.add(&submission.tasks, &submitted);
-        package.plan_again()?;
+        Ok(Self { package, database, submission: Submission { tasks, patience, retries: false } })
     }
-    report.print(n_tasks, arguments.json)
 }
 
 /// Returns the devices that workers serve now.
@@ -83,9 +114,11 @@ async fn devices_of_workers(fleet: &Fleet) -> Result<Vec<DeviceKey>> {
     Ok(devices)
 }
 
-/// Prints an event.
-fn say(event: &SubmitEvent<'_>) {
+/// Prints an event: what was sent, by the first pass over the packages, and what came of it by the last.
+fn say(event: &SubmitEvent<'_>, is_first: bool, is_last: bool) {
     match event {
+        SubmitEvent::Ended { .. } | SubmitEvent::NoWorker { .. } if !is_last => {}
+        SubmitEvent::Sent { .. } if !is_first => {}
         SubmitEvent::Sent { task, sent: Sent::Queued } => {
             eprintln!("{}: sent for {}", task.name, task.device);
         }
@@ -122,7 +155,6 @@ fn say_ended(task: &Task, ended: &Ended, outcome: Option<&TaskOutcome>) {
 
 impl Report {
     fn add(&mut self, tasks: &[Task], submitted: &Submitted) {
-        self.n_sent += submitted.n_sent;
         self.n_open += submitted.n_open;
         let tasks: BTreeMap<_, _> = tasks.iter().map(|it| (it.id(), it)).collect();
         for (id, ended) in &submitted.ended {
