@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use tvmtune_build::config::Span;
 use tvmtune_ir::target::gpu::GpuTarget;
-use tvmtune_ir::target::{Isa, Platform};
+use tvmtune_ir::target::{DeviceKey, Isa, Platform};
 
 /// Tunes the kernels of a crate, and looks after what was found.
 #[derive(Debug, Parser)]
@@ -45,6 +45,11 @@ pub(crate) enum Command {
     Gc(Gc),
     /// Run an experiment: networks tuned in several ways, and what each way is worth
     Study(Study),
+    /// Execute tuning tasks of a fleet on this machine, until it is interrupted
+    Worker(Worker),
+    /// Tune on the workers of a fleet, which meet at a NATS server
+    #[command(subcommand)]
+    Fleet(FleetCommand),
     /// Say what this machine can do, and what may be in the way
     Doctor,
     /// Tune what a build script asks for on standard input
@@ -127,6 +132,110 @@ pub(crate) struct Tune {
     /// Tune also what was tuned on this machine before
     #[arg(long)]
     pub(crate) again: bool,
+    /// Print the result as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// The server of a fleet. What is not given is read from the variables of NATS' own command line.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct NatsServer {
+    /// The NATS server, such as `nats://host:4222` or `tls://user:password@host`; without it, that of
+    /// `NATS_URL`, else the one of this machine
+    #[arg(long, value_name = "URL")]
+    pub(crate) nats: Option<String>,
+    /// A file of credentials for it
+    #[arg(long, value_name = "FILE")]
+    pub(crate) nats_creds: Option<PathBuf>,
+    /// The certificate of the authority that signed its own
+    #[arg(long, value_name = "FILE")]
+    pub(crate) nats_ca: Option<PathBuf>,
+    /// The certificate of this client
+    #[arg(long, value_name = "FILE", requires = "nats_key")]
+    pub(crate) nats_cert: Option<PathBuf>,
+    /// The key of that certificate
+    #[arg(long, value_name = "FILE", requires = "nats_cert")]
+    pub(crate) nats_key: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Worker {
+    #[command(flatten)]
+    pub(crate) server: NatsServer,
+    /// The name of this worker, for people
+    #[arg(long, value_name = "NAME")]
+    pub(crate) name: Option<String>,
+    /// Tasks of one device that run at once, and share the machine stage by stage
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..))]
+    pub(crate) tasks: u8,
+    /// Serve tasks of this device only, instead of the CPU and the first GPU
+    #[arg(long, value_name = "DEVICE")]
+    pub(crate) target: Option<Device>,
+}
+
+/// What is done with a fleet.
+#[derive(Debug, Subcommand)]
+pub(crate) enum FleetCommand {
+    /// Prepare a NATS server, and say what to type on the other machines
+    Setup(FleetSetup),
+    /// Send the kernels that were not tuned, and keep what workers find
+    Tune(FleetTune),
+    /// Say what waits, what runs where, and what was set aside
+    Status(FleetStatus),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct FleetSetup {
+    #[command(flatten)]
+    pub(crate) server: NatsServer,
+    /// The time after which a silent worker loses its task
+    #[arg(long, value_name = "TIME")]
+    pub(crate) lease: Option<Span>,
+    /// Workers that may fail at a task before it is set aside
+    #[arg(long, value_name = "N")]
+    pub(crate) tries: Option<u32>,
+    /// Days for which outcomes are kept
+    #[arg(long, value_name = "N")]
+    pub(crate) days: Option<u32>,
+    /// Copies of everything, in a cluster of servers
+    #[arg(long, value_name = "N")]
+    pub(crate) replicas: Option<u8>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct FleetTune {
+    #[command(flatten)]
+    pub(crate) selection: Selection,
+    #[command(flatten)]
+    pub(crate) server: NatsServer,
+    /// Devices to tune for, as `cargo tvmtune doctor` names them; without any, those of the workers that
+    /// are there
+    #[arg(long, value_name = "KEY")]
+    pub(crate) device: Vec<DeviceKey>,
+    /// Candidates to measure for each kernel
+    #[arg(long, value_name = "N")]
+    pub(crate) trials: Option<u64>,
+    /// Time for each kernel, such as `90s` or `10m`
+    #[arg(long, value_name = "TIME")]
+    pub(crate) budget: Option<Span>,
+    /// Tune also what was tuned for these devices before
+    #[arg(long)]
+    pub(crate) again: bool,
+    /// Send again what was set aside, failed or was not believed
+    #[arg(long)]
+    pub(crate) retry: bool,
+    /// Wait so long for results, `0s` for not at all; the same command goes on later
+    #[arg(long, value_name = "TIME")]
+    pub(crate) wait: Option<Span>,
+    /// Print the result as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct FleetStatus {
+    #[command(flatten)]
+    pub(crate) server: NatsServer,
     /// Print the result as JSON
     #[arg(long)]
     pub(crate) json: bool,

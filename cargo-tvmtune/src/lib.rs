@@ -86,6 +86,8 @@ fn run(command: Command) -> Result<Exit> {
         Command::Upgrade(it) => command::upgrade::run(&it),
         Command::Gc(it) => command::gc::run(&it),
         Command::Study(it) => command::study::run(&it),
+        Command::Worker(it) => command::worker::run(&it),
+        Command::Fleet(it) => command::fleet::run(&it),
         Command::Doctor => command::doctor::run(),
         Command::Job => command::job::run(),
         Command::Serve(it) => command::serve::run(&it),

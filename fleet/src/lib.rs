@@ -21,6 +21,8 @@ pub mod task; // what is shipped
 pub mod outcome; // what comes back
 pub mod execute; // from one to the other, there
 pub mod accept; // into the user's cache, here
+#[cfg(feature = "nats")]
+pub mod nats; // many machines, around a queue
 pub mod ssh; // one other machine
 #[cfg(test)]
 mod tests;

@@ -3,8 +3,10 @@
 #![expect(clippy::missing_panics_doc, reason = "a test that cannot be set up fails")]
 
 pub mod emulate;
+pub mod nats;
 pub mod numerics;
 pub mod nvrtc;
+pub mod pip;
 pub mod sandbox;
 pub mod skip;
 #[cfg(unix)]

