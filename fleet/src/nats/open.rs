@@ -31,7 +31,7 @@ pub(super) const DUPLICATE_WINDOW: Duration = Duration::from_secs(600);
 const MAX_PART_BYTES: usize = 256 << 10;
 /// The name of the settings among the metadata of the stream of tasks.
 const SETTINGS: &str = "tvmtune";
-/// What is being done while streams are made.
+/// The name of the making of streams, in errors.
 const SET_UP: &str = "set up the streams of a fleet";
 
 /// A fleet: a connection to its server, and what is kept there.

@@ -7,7 +7,7 @@ use super::open::Fleet;
 use crate::outcome::{MAX_OUTCOME_BYTES, TaskOutcome};
 use crate::task::TaskId;
 
-/// What became of an outcome that was to be stored.
+/// The fate of an outcome that was to be stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kept {
     /// It is the outcome of its task.

@@ -7,7 +7,7 @@ use super::open::Fleet;
 use super::subject;
 use crate::task::{Task, TaskId};
 
-/// What became of a task that was sent.
+/// The fate of a task that was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sent {
     /// It is in the queue now.

@@ -1,4 +1,4 @@
-//! What holds for all processes of a fleet: it is stored on the server, so that they agree.
+//! The settings of a fleet: they are stored on the server, so that all processes agree.
 
 use std::time::Duration;
 

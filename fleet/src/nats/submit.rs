@@ -30,7 +30,7 @@ pub struct Submission {
     pub retries: bool,
 }
 
-/// What became of a task.
+/// The fate of a task.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Ended {
     /// Its outcome was merged.
@@ -56,10 +56,10 @@ pub enum SubmitEvent<'a> {
     Trouble { error: &'a NatsError },
 }
 
-/// What became of a submission.
+/// The fate of a submission.
 #[derive(Clone, Debug, Default)]
 pub struct Submitted {
-    /// What became of tasks.
+    /// The fates of tasks.
     pub ended: BTreeMap<TaskId, Ended>,
     /// Tasks that were queued now.
     pub n_sent: usize,

@@ -123,7 +123,7 @@ async fn serve_device(
                     let attempted = attempt(site.clone(), message, stop).await;
                     if let Err(error) = attempted {
                         site.trouble(&error);
-                        // What went wrong may go wrong with every task.
+                        // The same may go wrong with every task.
                         time::sleep(PAUSE).await;
                     }
                     drop(slot);

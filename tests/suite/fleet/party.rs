@@ -203,7 +203,7 @@ pub(crate) fn content(dir: &Path, tasks: &[Task]) -> BTreeMap<String, (Record, V
     found
 }
 
-/// What of a trial does not depend on clocks.
+/// The parts of a trial that do not depend on clocks.
 fn identity(it: &Trial) -> String {
     format!("{:?} {:?} {:?} {} {:?}", it.source, it.stage, it.choices, it.artifact, it.outcome)
 }
