@@ -118,6 +118,8 @@ impl Hand {
     /// Kills the worker: nobody hears of it again.
     pub(crate) fn kill(self) {
         self.handle.abort();
+        // Without it, the worker might take itself for one that is asked to end.
+        std::mem::forget(self.stop);
     }
 
     /// Asks the worker to end, and waits until it did.
