@@ -64,7 +64,7 @@ fn a_task_that_fails_is_tried_again_and_set_aside_with_its_last_error() {
             "{letter:?}"
         );
         let status = party.fleet.status().await.unwrap();
-        assert_eq!(status.dead, [letter.clone()]);
+        assert_eq!(status.dead, std::slice::from_ref(letter));
         hand.end().await;
     });
 }
@@ -123,7 +123,7 @@ fn messages_that_are_no_tasks_are_set_aside_and_named() {
         }
         client.flush().await.unwrap();
         let hand = party.hand("a worker");
-        party.tune(&[task.clone()]).await;
+        party.tune(std::slice::from_ref(&task)).await;
         party
             .until("all are set aside", async || party.fleet.dead_tasks().await.unwrap().len() == 4)
             .await;

@@ -15,7 +15,7 @@ use super::code::Code;
 use super::drift::DriftBaseline;
 use super::event::Event;
 use super::log::Trial;
-use super::oracle::Judging;
+use super::oracle::{Judging, Reference};
 use super::recipe::Recipe;
 use super::session::{Context, Proposed, Session, lines};
 use super::spent::{Activity, TimeSpent};
@@ -24,7 +24,8 @@ use super::transfer::Received;
 use crate::cost::analytic::AnalyticModel;
 use crate::executor::Stage;
 use crate::measure::MeasureError;
-use crate::space::Point;
+use crate::outcome::Timing;
+use crate::space::{Point, Space};
 
 /// Runs a part of the compiler on a task; the error is its panic.
 fn compiled<T>(task: &Task, compile: impl FnOnce() -> T) -> Result<T, String> {
@@ -87,7 +88,32 @@ impl Session {
             Ok(space) => space,
             Err(why) => return Ok(Err(why)),
         };
-        let mut session = Self {
+        let limits = Limits { budget, judging };
+        let mut session = Self::new(task, recipe, (space, reference), seed, limits, ctx);
+        let ns = match session.measure_default(trace, code, ctx)? {
+            Ok(timing) => timing.min_ns(),
+            Err(why) => return Ok(Err(why)),
+        };
+        (ctx.on_event)(Event::Default { task: &session.task.name, ns });
+        let policy = session.task.builder.policy();
+        let baseline = session.good.first().cloned();
+        session.drift = baseline.and_then(|it| DriftBaseline::new(it, policy));
+        session.opening = ctx.since(clock);
+        session.spent = session.opening;
+        Ok(Ok(session))
+    }
+
+    /// Creates a session that has measured nothing.
+    fn new(
+        task: Task,
+        recipe: Recipe,
+        (space, reference): (Space, Reference),
+        seed: u64,
+        Limits { budget, judging }: Limits,
+        ctx: &mut Context<'_>,
+    ) -> Self {
+        let target = task.target();
+        Self {
             strategy: recipe.strategy(seed, budget.trials),
             analytic: AnalyticModel::new(&task.dag, target, ctx.shared.n_threads),
             lower_bound_ns: lower_bound_ns(&task.dag, &task.dims()[0], &target),
@@ -119,24 +145,25 @@ impl Session {
             times: TimeSpent::default(),
             exhausted: false,
             n_repeated: 0,
-        };
-        let point = session.space.defaults().into_iter().next();
-        let point = point.filter(|it| session.space.instructions(it) == trace);
+        }
+    }
+
+    /// Measures the default schedule; the inner error says why nothing can be compared with it.
+    fn measure_default(
+        &mut self,
+        trace: Vec<Instruction>,
+        code: Code,
+        ctx: &mut Context<'_>,
+    ) -> Result<Result<Timing, String>, MeasureError> {
+        let point = self.space.defaults().into_iter().next();
+        let point = point.filter(|it| self.space.instructions(it) == trace);
         let proposed = Proposed { point, ..Proposed::new(Source::Default, trace) };
         let outcome = ctx.stage(Stage::Measure, |ctx| {
-            session.set_up(ctx)?;
-            session.measure(&proposed, Ok(code), ctx)
+            self.set_up(ctx)?;
+            self.measure(&proposed, Ok(code), ctx)
         })?;
-        let Some(timing) = outcome.timing() else {
-            return Ok(Err(format!("its default schedule {outcome}")));
-        };
-        (ctx.on_event)(Event::Default { task: &session.task.name, ns: timing.min_ns() });
-        let policy = session.task.builder.policy();
-        let baseline = session.good.first().cloned();
-        session.drift = baseline.and_then(|it| DriftBaseline::new(it, policy));
-        session.opening = ctx.since(clock);
-        session.spent = session.opening;
-        Ok(Ok(session))
+        let failed = || format!("its default schedule {outcome}");
+        Ok(outcome.timing().cloned().ok_or_else(failed))
     }
 
     /// Observes the logged trials of earlier sessions, which took at least the wall time `spent`.
