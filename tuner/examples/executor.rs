@@ -73,6 +73,13 @@ enum Mix {
     Unequal,
 }
 
+/// Some jobs under one policy.
+struct Cell<'a> {
+    arm: &'a Arm,
+    mix: Mix,
+    n_jobs: usize,
+}
+
 /// The options of the study.
 struct Study {
     jobs: Vec<usize>,
@@ -103,7 +110,8 @@ fn main() -> Result<()> {
             let mut baseline = None;
             for arm in &ARMS {
                 if !arm.is_pinned || study.is_one_thread {
-                    run_cell(&study, arm, mix, *n_jobs, target, &lock, &mut baseline)?;
+                    let cell = Cell { arm, mix, n_jobs: *n_jobs };
+                    run_cell(&study, &cell, target, &lock, &mut baseline)?;
                 }
             }
             if let Some(baseline) = baseline.filter(|_| Some(n_jobs) == study.jobs.last()) {
@@ -248,13 +256,12 @@ fn workload(mix: Mix, n: usize) -> Result<Workload> {
 /// Runs the jobs of a cell, and measures again what came of them; prints a line.
 fn run_cell(
     study: &Study,
-    arm: &Arm,
-    mix: Mix,
-    n_jobs: usize,
+    cell: &Cell<'_>,
     target: CpuTarget,
     lock: &MachineLock,
     baseline: &mut Option<Baseline>,
 ) -> Result<()> {
+    let Cell { arm, mix, n_jobs } = *cell;
     let capacity = Capacity { cores: 2, memory: u64::MAX };
     let executor = Executor::new((arm.policy)(), capacity, None);
     let workloads = study.workloads(mix, n_jobs)?;
