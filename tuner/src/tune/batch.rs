@@ -220,12 +220,13 @@ mod tests {
     /// A machine that is slow for some of its launches, counted from the start.
     struct Machine {
         n_launches: usize,
-        slow: Vec<std::ops::Range<usize>>,
+        /// From a launch on, before another one.
+        slow: Vec<(usize, usize)>,
     }
 
     impl Machine {
         fn launch(&mut self) -> Timing {
-            let is_slow = self.slow.iter().any(|it| it.contains(&self.n_launches));
+            let is_slow = self.slow.iter().any(|it| (it.0..it.1).contains(&self.n_launches));
             let slowdown = if is_slow { 2.0 } else { 1.0 };
             self.n_launches += 1;
             Timing::new(vec![NS * slowdown]).unwrap()
@@ -261,7 +262,7 @@ mod tests {
 
     /// The logged latencies of a batch of ten on a machine that is slow for some launches, and the number
     /// of repetitions. The first launch is that of the default schedule, the second that of the baseline.
-    fn batch(slow: &[std::ops::Range<usize>]) -> (Vec<f64>, u64) {
+    fn batch(slow: &[(usize, usize)]) -> (Vec<f64>, u64) {
         let dag = dsl::program(
             "fn product(a: Tensor<f32, 64, 64>, b: Tensor<f32, 64, 64>) -> Tensor<f32, 64, 64> {
                 compute(|i, j| sum(0..64, |k| a[[i, k]] * b[[k, j]]))
@@ -315,7 +316,6 @@ mod tests {
         let round = RoundClock { started: ctx.clock(), limit: hour };
         session.measure_batch(&proposals, round, &mut ctx).unwrap();
         let n_repeated = session.n_repeated;
-        drop(ctx);
         (logged.split_off(1), n_repeated)
     }
 
@@ -326,13 +326,13 @@ mod tests {
         assert_eq!(n_repeated, 0);
         let n = quiet.len();
         // Slow from the third candidate up to the second timing of the baseline, and quiet again.
-        assert_eq!(batch(&[4..n + 3]), (quiet.clone(), 1));
+        assert_eq!(batch(&[(4, n + 3)]), (quiet.clone(), 1));
         // Slow from then on: the second run is as slow all the time, which the baseline tells.
-        assert_eq!(batch(&[4..1000]), (quiet.clone(), 1));
+        assert_eq!(batch(&[(4, 1000)]), (quiet.clone(), 1));
         // Slow at first, which the baseline tells: what came later must not seem twice as fast.
-        assert_eq!(batch(&[1..4]), (quiet.clone(), 1));
+        assert_eq!(batch(&[(1, 4)]), (quiet.clone(), 1));
         // Disturbed in both runs: no timing is below that of the idle machine.
-        for slow in [vec![4..n + 5], vec![1..4, n + 6..1000]] {
+        for slow in [vec![(4, n + 5)], vec![(1, 4), (n + 6, 1000)]] {
             let (restless, n_repeated) = batch(&slow);
             assert!(n_repeated == 1 && restless.iter().all(|it| *it >= NS), "{restless:?}");
             assert_eq!(restless.len(), n, "each is reported once");
