@@ -81,13 +81,12 @@ impl Ledger {
 
     /// Returns which of the resources that a stage needs are not free.
     fn missing(&self, needs: &Needs) -> Missing {
-        let uses_cores = |it: &Running| it.needs.cores > 0;
         let is_one_alone = self.running.values().any(|it| it.needs.is_alone);
-        let is_disturbed = needs.is_alone && self.running.values().any(uses_cores);
+        let is_disturbed = needs.is_alone && self.running.values().any(|it| it.needs.disturbs());
         let is_taken = |it: &Running| it.needs.device.is_some() && it.needs.device == needs.device;
         Missing {
             cores: needs.cores > self.free_cores()
-                || needs.cores > 0 && is_one_alone
+                || needs.disturbs() && is_one_alone
                 || is_disturbed,
             device: self.running.values().any(is_taken),
             memory: needs.memory > self.free_memory(),
@@ -98,9 +97,12 @@ impl Ledger {
     /// longer: it takes nothing of what that one lacks, and leaves it enough of the rest.
     pub(super) fn leaves_room(&self, needs: &Needs, blocked: &Needs) -> bool {
         let missing = self.missing(blocked);
-        let is_cores_left = match missing.cores || blocked.is_alone || needs.is_alone {
-            true => needs.cores == 0 || blocked.cores == 0,
-            false => needs.cores + blocked.cores <= self.free_cores(),
+        let is_cores_left = if blocked.is_alone || needs.is_alone {
+            !needs.disturbs() || !blocked.disturbs()
+        } else if missing.cores {
+            needs.cores == 0
+        } else {
+            needs.cores + blocked.cores <= self.free_cores()
         };
         let is_memory_left = match missing.memory {
             true => needs.memory == 0,

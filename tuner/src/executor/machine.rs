@@ -72,7 +72,8 @@ impl MachineLocks {
         let device = device.transpose()?;
         let mode = if needs.is_alone { Mode::Exclusive } else { Mode::Shared };
         let patience = patience.saturating_sub(clock.elapsed());
-        let cores = (needs.cores > 0)
+        let cores = needs
+            .disturbs()
             .then(|| in_turn(&self.folder.join("cores.lock"), mode, patience, on_wait))
             .transpose()?;
         Ok(MachineLock { _device: device, _cores: cores })

@@ -71,8 +71,13 @@ impl Needs {
         Self { cores, is_alone: true, device: Some(device), memory: 0 }
     }
 
-    /// Needs of timing kernels on a GPU, which a core launches.
+    /// Needs of timing kernels on a GPU: who launches them waits for them most of the time.
     pub fn gpu(device: DeviceKey) -> Self {
-        Self { cores: 1, is_alone: false, device: Some(device), memory: 0 }
+        Self { cores: 0, is_alone: false, device: Some(device), memory: 0 }
+    }
+
+    /// Tells if it runs on the cores at all, so that it disturbs timings on them.
+    pub(super) fn disturbs(&self) -> bool {
+        self.cores > 0 || self.device.is_some()
     }
 }
