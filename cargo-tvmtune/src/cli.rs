@@ -173,7 +173,7 @@ pub(crate) struct Worker {
     pub(crate) target: Option<Device>,
 }
 
-/// What is done with a fleet.
+/// A subcommand of `cargo tvmtune fleet`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum FleetCommand {
     /// Prepare a NATS server, and say what to type on the other machines

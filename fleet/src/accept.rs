@@ -29,7 +29,7 @@ use crate::outcome::{TaskOutcome, Tuned};
 use crate::task::Task;
 use crate::wire::reason;
 
-/// What was taken over from an outcome.
+/// The record and the trials that were merged from an outcome.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Accepted {
     /// The file of the record; `None` if the task failed.
@@ -105,7 +105,7 @@ pub(crate) fn is_of_task(entry: &Entry, task: &Task) -> bool {
     Expected::of(task).is_ok_and(|it| it.check_conditions(entry).is_ok())
 }
 
-/// What holds of every outcome of a task that is true.
+/// The conditions that every honest outcome of a task meets.
 struct Expected<'a> {
     task: &'a Task,
     workload: Workload,

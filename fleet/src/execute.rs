@@ -38,7 +38,7 @@ pub struct Machine {
     pub hardware: Hardware,
     /// The cache whose locks tell other processes that this one measures, and that keeps the peaks.
     pub home: Cache,
-    /// What grants stages to the tasks of this process: several may be executed at once.
+    /// The executor that grants stages to the tasks of this process: several may run at once.
     pub executor: Arc<Executor>,
     /// The folder in which scratch folders are made.
     pub scratch: PathBuf,

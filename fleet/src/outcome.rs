@@ -44,11 +44,11 @@ pub struct TaskOutcome {
     pub host: String,
     /// The tool and its version.
     pub tool: String,
-    /// What was found, or why nothing was.
+    /// The result of the search, or the reason why there is none.
     pub finding: Finding,
 }
 
-/// What was found, or why nothing was.
+/// The result of the search, or the reason why there is none.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Finding {

@@ -1,4 +1,4 @@
-//! What the formats of this crate have in common: their version, reading them, and types of other crates
+//! The common part of this crate's formats: their version, reading them, and types of other crates
 //! as JSON.
 //!
 //! In: bytes that came from elsewhere. Out: a value of the right type, or a [`WireError`] on one line. Next:

@@ -118,7 +118,7 @@ impl Sshd {
         fs::set_permissions(&path, Permissions::from_mode(0o755)).expect("it is ours");
     }
 
-    /// What is left there: files and folders.
+    /// The files and folders that are left there.
     pub fn left(&self) -> Vec<PathBuf> {
         let folders = ["home", "tmp"].map(|it| self.folder.path().join(it));
         let entries =

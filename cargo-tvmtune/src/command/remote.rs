@@ -204,7 +204,7 @@ impl<'a> Session<'a> {
                 self.summary.unreached.push(name);
                 continue;
             }
-            // What one leaves is for those after it.
+            // The time that a task does not use is shared by the tasks after it.
             task.budget.total_seconds = (left / (n_tasks - n) as u32).as_secs_f64();
             self.run_task(name, &task)?;
         }
@@ -337,7 +337,7 @@ fn show(progress: &mut Progress, task: &TaskName, it: &TaskProgress) {
         }
         TaskProgress::Default { ns } => progress.on_event(&Event::Default { task, ns: *ns }),
         TaskProgress::Trial { trial, best_ns } => {
-            // What the trial found is shown as the best so far, if at all.
+            // The outcome of the trial does not travel: the display shows the best latency only.
             let (outcome, best_ns) = (&Outcome::TimedOut, best_ns.unwrap_or(f64::INFINITY));
             progress.on_event(&Event::Trial { task, trial: *trial, outcome, best_ns });
         }

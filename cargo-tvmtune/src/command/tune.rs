@@ -80,7 +80,7 @@ pub(crate) fn run(arguments: &Tune) -> Result<Exit> {
     let mut report = Report { on: arguments.on.clone(), ..Report::default() };
     if let Some(address) = &arguments.on {
         let exit = remote::tune(address, arguments, &mut report)?;
-        // What arrived before the machine was lost counts.
+        // The records that arrived before the connection was lost are kept, and reported.
         return match exit {
             Exit::Done => report.print(arguments),
             _ if report.kernels.is_empty() => Ok(exit),

@@ -39,7 +39,7 @@ pub(super) enum ToWorker {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum FromWorker {
-    /// What it is: its first message.
+    /// The first message of the worker: its tool, host and devices.
     Hello(Hello),
     /// The progress of the task that it executes.
     Progress {
@@ -52,7 +52,7 @@ pub(super) enum FromWorker {
     Outcome(Box<TaskOutcome>),
 }
 
-/// What a worker is, and what it can measure.
+/// A worker's description of itself, and of the devices that it can measure.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hello {
     /// The version of the formats.
@@ -87,7 +87,7 @@ impl Hello {
 
 /// Writes the line by which a worker begins.
 pub(super) fn begin(output: &mut impl Write) -> io::Result<()> {
-    // What a shell printed need not end its line.
+    // A login shell may have printed text that does not end its line.
     output.write_all(format!("\n{FIRST_LINE}").as_bytes())?;
     output.flush()
 }

@@ -1,4 +1,5 @@
-//! What machine is there, and whether the worker would run on it: asked before anything is sent.
+//! The probe of the other machine: its system, processor and C library, compared with those that the
+//! worker needs before anything is sent.
 //!
 //! In: the output of `uname` and `getconf` there, and what the executable needs. Out: nothing, or the
 //! error. Next: the executable is copied.

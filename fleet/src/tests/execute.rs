@@ -10,7 +10,7 @@ use tvmtune_tuner::tune::Trial;
 use super::{bucket, database, hardware, machine, task, tuned_directly, workload};
 use crate::{FailureKind, Finding, Progress, Task, TaskOutcome, execute};
 
-/// What does not depend on the clock.
+/// The part of a trial that does not depend on the clock.
 fn identity(it: &Trial) -> impl PartialEq + std::fmt::Debug + use<> {
     (it.source, it.stage, it.choices.clone(), it.artifact.clone(), it.outcome.clone())
 }

@@ -329,7 +329,7 @@ impl Tuner<'_> {
             Ok(ranked)
         });
         let (ranked, times) = match ranked {
-            // What was recorded after its rounds counts.
+            // The records that its rounds saved stay.
             Err(MeasureError::Machine(error @ MachineLockError::Busy { .. })) => {
                 let what = format!("{} was not ranked: {error}", session.task.name);
                 (self.on_event)(Event::Warning { what });
