@@ -1,4 +1,4 @@
-//! Processes that tune at once on one machine: one measures at a time.
+//! Processes that tune at once on one machine: each progresses, and one measures at a time.
 
 use std::process::{Child, Stdio};
 use std::time::Duration;
@@ -44,7 +44,7 @@ fn measurements(cache: &Cache) -> Vec<Vec<(f64, f64)>> {
 }
 
 #[test]
-fn two_sessions_and_a_build_at_once_measure_one_at_a_time() {
+fn two_sessions_and_a_build_progress_at_once_and_one_measures_at_a_time() {
     if device::detect().is_none() {
         return;
     }
@@ -54,7 +54,8 @@ fn two_sessions_and_a_build_at_once_measure_one_at_a_time() {
     let [first, second, third] = &sandboxes;
     let tune = |sandbox: &Sandbox| -> Child {
         let mut command = sandbox.command(TVMTUNE);
-        let command = command.args(["tune", "--budget", "8s"]).env("TVMTUNE_CACHE", folder.path());
+        let arguments = ["tune", "--budget", "8s", "--trials", "1000"];
+        let command = command.args(arguments).env("TVMTUNE_CACHE", folder.path());
         command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
     };
     let sessions = [tune(first), tune(second)];
@@ -74,6 +75,10 @@ fn two_sessions_and_a_build_at_once_measure_one_at_a_time() {
                 |(a, b): &(&(f64, f64), &(f64, f64))| a.0 + ROUNDING < b.1 && b.0 + ROUNDING < a.1;
             let pairs = own.iter().flat_map(|a| other.iter().map(move |b| (a, b)));
             assert_eq!(pairs.filter(overlap).collect::<Vec<_>>(), [], "at once");
+            // None waited for another one to end.
+            let ends = |it: &[(f64, f64)]| (it[0].0, it[it.len() - 1].1);
+            let (own, other) = (ends(own), ends(other));
+            assert!(own.0 < other.1 && other.0 < own.1, "{own:?} {other:?}");
         }
     }
 }
