@@ -32,6 +32,8 @@ pub(super) struct Report {
     unreached: Vec<String>,
     /// Kernels that were as fast as asked for before.
     good_enough: Vec<String>,
+    /// Batches that were measured again, since the machine changed its speed meanwhile.
+    repeated_batches: u64,
     seconds: f64,
     times: Times,
     /// The times of all devices, from which `times` are made.
@@ -292,6 +294,7 @@ impl Report {
         );
         self.unreached.extend(summary.unreached.iter().map(ToString::to_string));
         self.good_enough.extend(summary.met.iter().map(ToString::to_string));
+        self.repeated_batches += summary.n_repeated;
     }
 
     /// Formats the report for people.

@@ -29,14 +29,6 @@ pub fn last_level_bytes() -> Option<u64> {
     cache_bytes(Path::new("/sys/devices/system/cpu/cpu0/cache"), 3)
 }
 
-/// Returns the memory that programs can still take, in bytes, as far as Linux tells it.
-pub fn available_memory() -> Option<u64> {
-    let meminfo = fs::read_to_string("/proc/meminfo").ok()?;
-    let line = meminfo.lines().find_map(|it| it.strip_prefix("MemAvailable:"))?;
-    let kilobytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
-    kilobytes.checked_mul(1024)
-}
-
 /// Returns the instruction sets that this process can run, best first.
 #[cfg(target_arch = "x86_64")]
 pub fn isas() -> Vec<Isa> {
