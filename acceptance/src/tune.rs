@@ -15,6 +15,7 @@ use tvmtune_plan::database::{Cache, Database, Store, StoreKind};
 use tvmtune_plan::record::{Entry, Provenance};
 use tvmtune_runtime::cuda::nvrtc::{Nvrtc, find};
 use tvmtune_schedule::{Instruction, Schedule};
+use tvmtune_tuner::allocation::Scheduler;
 use tvmtune_tuner::compile::Compiler;
 use tvmtune_tuner::executor::{MachineLock, TuningJob};
 use tvmtune_tuner::measure::WorkerCommand;
@@ -85,6 +86,7 @@ pub fn run(folder: &Path, out: &Path, requested: &TuneOptions<'_>) -> Result<Exi
         hardware: Hardware::Worker(WorkerCommand::this_executable()?),
         n_threads: n_cores(),
         recipe: Recipe::default(),
+        scheduler: Scheduler::default(),
         reuse: Reuse::Compete,
         provenance: Provenance {
             tool: concat!("tvmtune ", env!("CARGO_PKG_VERSION")).to_owned(),

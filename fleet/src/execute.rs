@@ -17,6 +17,7 @@ use tvmtune_plan::contain::contained;
 use tvmtune_plan::database::{Cache, Database, DatabaseError, Files, Store, StoreKind, Wait};
 use tvmtune_plan::printable::one_line;
 use tvmtune_plan::record::{Bucket, Provenance, Record};
+use tvmtune_tuner::allocation::Scheduler;
 use tvmtune_tuner::executor::{Executor, MachineLockError, MachineLocks, Needs};
 use tvmtune_tuner::measure::{MeasureError, WorkerCommand, peaks};
 use tvmtune_tuner::parallel::n_cores;
@@ -234,6 +235,7 @@ fn measure(
         hardware: machine.hardware.clone(),
         n_threads: machine.n_threads,
         recipe: task.recipe,
+        scheduler: Scheduler::default(),
         provenance,
     };
     let workloads = std::slice::from_ref(workload);

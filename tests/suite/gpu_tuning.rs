@@ -21,6 +21,7 @@ use tvmtune_space::default;
 use tvmtune_tests::nvrtc::{self, nvrtc};
 use tvmtune_tests::sandbox::{SOURCE, Sandbox, said};
 use tvmtune_tests::workload;
+use tvmtune_tuner::allocation::Scheduler;
 use tvmtune_tuner::compile::{self, Code, Compiler};
 use tvmtune_tuner::executor::{Executor, MachineLock, MachineLocks, Span, TuningJob};
 use tvmtune_tuner::measure::{CaseSpec, Job, Measure, Measurer, Policy, WorkerCommand};
@@ -102,6 +103,7 @@ impl Machine {
             hardware: Hardware::Worker(self.worker.clone()),
             n_threads: 2,
             recipe: Recipe::default(),
+            scheduler: Scheduler::default(),
             reuse: Reuse::Compete,
             provenance: Provenance::default(),
         };

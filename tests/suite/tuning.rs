@@ -16,6 +16,7 @@ use tvmtune_plan::record::{KEPT_PER_ISA, Provenance, Record, Source, Tier};
 use tvmtune_schedule::{Instruction, Schedule};
 use tvmtune_space::default;
 use tvmtune_tests::workload;
+use tvmtune_tuner::allocation::Scheduler;
 use tvmtune_tuner::executor::{MachineLock, TuningJob};
 use tvmtune_tuner::measure::WorkerCommand;
 use tvmtune_tuner::outcome::Outcome;
@@ -74,6 +75,7 @@ impl Machine {
             hardware: Hardware::Worker(WorkerCommand::new(helper())),
             n_threads: 2,
             recipe: Recipe::default(),
+            scheduler: Scheduler::default(),
             reuse: Reuse::Compete,
             provenance: Provenance { tool: "tests".to_owned(), ..Provenance::default() },
         }

@@ -29,6 +29,9 @@ pub mod compile; // 7 by NVRTC
 // The machine that they share.
 pub mod executor; // stages of many jobs
 
+// The task of the next slot.
+pub mod allocation; // schedulers of tasks
+
 // Their latency.
 pub mod measure; // 8 in a worker
 

@@ -7,9 +7,10 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
+use tvmtune_tuner::allocation::Scheduler;
 use tvmtune_tuner::tune::Recipe;
 
-use super::plan::{Budget, Key, Study};
+use super::plan::{Budget, Key, Study, Terms};
 
 /// The result of tuning one network with one arm of the study and one seed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -23,6 +24,9 @@ pub(crate) struct Cell {
     pub(crate) tool: String,
     /// The arm's search strategy and its options.
     pub(crate) recipe: Recipe,
+    /// The choice of the layer of each round.
+    #[serde(default)]
+    pub(crate) scheduler: Scheduler,
     /// Trials and seconds that the arm might spend.
     pub(crate) budget: Budget,
     /// Seconds that it took.
@@ -104,9 +108,10 @@ impl Cell {
         (self.missing.is_empty() && !self.layers.is_empty()).then_some(sum)
     }
 
-    /// Returns whether it was made by that study, with the recipe and budget that the study has now.
+    /// Tells if it was made by that study, by the terms that the study has now.
     fn belongs_to(&self, study: &Study) -> bool {
-        study.terms(&self.key) == Some((self.recipe, self.budget))
+        let Self { recipe, scheduler, budget, .. } = *self;
+        study.terms(&self.key) == Some(Terms { recipe, scheduler, budget })
     }
 }
 

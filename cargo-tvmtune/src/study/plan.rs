@@ -5,6 +5,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail, ensure};
 use serde::{Deserialize, Serialize};
+use tvmtune_tuner::allocation::Scheduler;
 use tvmtune_tuner::tune::{Recipe, When};
 
 /// A study.
@@ -92,6 +93,17 @@ pub(crate) struct Arm {
     /// The recipe; omitted fields are as in `cargo tvmtune tune`.
     #[serde(default)]
     pub(crate) recipe: Recipe,
+    /// The choice of the layer of the next round.
+    #[serde(default)]
+    pub(crate) scheduler: Scheduler,
+}
+
+/// The terms by which a cell is tuned.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Terms {
+    pub(crate) recipe: Recipe,
+    pub(crate) scheduler: Scheduler,
+    pub(crate) budget: Budget,
 }
 
 /// The identity of a cell.
@@ -216,13 +228,17 @@ impl Study {
         }
     }
 
-    /// Returns the recipe and budget of a cell; `None` for cells of another study.
-    pub(crate) fn terms(&self, key: &Key) -> Option<(Recipe, Budget)> {
-        let (recipe, budget) = match &self.sources {
-            Some(it) if key.arm == Self::SOURCE => (it.recipe, it.budget),
-            _ => (self.arms.iter().find(|it| it.name == key.arm)?.recipe, self.budget),
+    /// Returns the terms of a cell; `None` for cells of another study.
+    pub(crate) fn terms(&self, key: &Key) -> Option<Terms> {
+        let (recipe, scheduler, budget) = match &self.sources {
+            Some(it) if key.arm == Self::SOURCE => (it.recipe, Scheduler::default(), it.budget),
+            _ => {
+                let arm = self.arms.iter().find(|it| it.name == key.arm)?;
+                (arm.recipe, arm.scheduler, self.budget)
+            }
         };
-        Some((Recipe { analytic: recipe.analytic && self.analytic, ..recipe }, budget))
+        let recipe = Recipe { analytic: recipe.analytic && self.analytic, ..recipe };
+        Some(Terms { recipe, scheduler, budget })
     }
 }
 

@@ -16,7 +16,7 @@ use tvmtune_tuner::tune::{self, Event, Hardware, Options, Recipe, Reuse, Summary
 use super::cell::{Cell, Layer, Missing};
 use super::convergence::{self, Convergence};
 use super::network::Network;
-use super::plan::{Budget, Key, Study};
+use super::plan::{Key, Study, Terms};
 
 /// This machine, locked.
 pub(crate) struct Machine {
@@ -64,7 +64,8 @@ impl Machine {
         network: &Network,
         on_event: &mut dyn FnMut(&Event<'_>),
     ) -> Result<Cell> {
-        let (recipe, budget) = study.terms(key).context("a cell of another study")?;
+        let terms = study.terms(key).context("a cell of another study")?;
+        let Terms { recipe, scheduler, budget } = terms;
         let own = dir(out, key);
         if own.exists() {
             fs::remove_dir_all(&own)
@@ -77,7 +78,7 @@ impl Machine {
         let database = Database::new(folders, Some(cache));
 
         let mut convergence = Convergence::new(tasks(network));
-        let options = self.options(recipe, budget, key.seed)?;
+        let options = self.options(terms, key.seed)?;
         let mut observe = |event: Event<'_>| {
             convergence.on_event(&event);
             on_event(&event);
@@ -91,6 +92,7 @@ impl Machine {
             device: self.target.key().to_string(),
             tool: options.provenance.tool,
             recipe,
+            scheduler,
             budget,
             seconds: summary.times.total.as_secs_f64(),
             unix_ms: SystemTime::now().duration_since(UNIX_EPOCH)?.as_millis() as u64,
@@ -100,7 +102,8 @@ impl Machine {
         })
     }
 
-    fn options(&self, recipe: Recipe, budget: Budget, seed: u64) -> Result<Options> {
+    fn options(&self, terms: Terms, seed: u64) -> Result<Options> {
+        let Terms { recipe, scheduler, budget } = terms;
         let total = Duration::try_from_secs_f64(budget.seconds).context("`seconds`")?;
         Ok(Options {
             device: self.target.into(),
@@ -111,6 +114,7 @@ impl Machine {
             hardware: Hardware::Worker(WorkerCommand::this_executable()?),
             n_threads: n_cores(),
             recipe,
+            scheduler,
             reuse: Reuse::Compete,
             provenance: provenance(),
         })

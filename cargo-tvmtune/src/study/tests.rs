@@ -5,6 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use super::cell::{Cell, Layer, Missing, Step};
+use super::plan::Terms;
 use super::{analysis, *};
 
 const STUDY: &str = r#"
@@ -31,7 +32,7 @@ fn study() -> Study {
 
 /// A cell in which each of two layers became so many times as fast, at this pace.
 fn cell(study: &Study, key: &Key, speedup: f64, pace: f64) -> Cell {
-    let (recipe, budget) = study.terms(key).expect("a cell of the study");
+    let Terms { recipe, scheduler, budget } = study.terms(key).expect("a cell of the study");
     let curve = |default: f64| -> Vec<Step> {
         let half = (1.0 + 1.0 / speedup) / 2.0;
         let steps = [(1, 1.0, 1.0), (4, 4.0, half), (8, 8.0, 1.0 / speedup)];
@@ -52,6 +53,7 @@ fn cell(study: &Study, key: &Key, speedup: f64, pace: f64) -> Cell {
         device: "here".to_owned(),
         tool: "tests".to_owned(),
         recipe,
+        scheduler,
         budget,
         seconds: 16.0 / pace,
         unix_ms: 1,
@@ -123,7 +125,7 @@ fn compared_cells_run_one_after_the_other() {
     let first: BTreeMap<u64, &Key> = blocks.iter().map(|it| (it[0].seed, &it[0])).collect();
     let first: BTreeSet<_> = first.values().map(|it| (&it.arm, &it.source)).collect();
     assert_eq!(first.len(), 3, "each comes first once");
-    let (recipe, _) = study.terms(&cells[0]).expect("its own");
+    let Terms { recipe, .. } = study.terms(&cells[0]).expect("its own");
     assert!(!recipe.analytic, "the study forbids it");
 }
 

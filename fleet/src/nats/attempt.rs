@@ -123,7 +123,12 @@ async fn settle(
         return delivery.give_back(None).await;
     };
     let end = match &outcome.finding {
-        Finding::Tuned(_) | Finding::Failed(Failure { kind: FailureKind::Impossible, .. }) => {
+        // Another try would end alike.
+        Finding::Tuned(_)
+        | Finding::Failed(Failure {
+            kind: FailureKind::Impossible | FailureKind::GoodEnough,
+            ..
+        }) => {
             let kept = store(site, &outcome, stop).await?;
             site.presence.stored();
             site.tell(&WorkerEvent::Stored { task, outcome: &outcome, kept });

@@ -16,7 +16,7 @@ use super::open::{Fleet, keys};
 use super::queue::Sent;
 use super::subject;
 use crate::accept::{AcceptError, Accepted, accept};
-use crate::outcome::{Finding, TaskOutcome};
+use crate::outcome::{Failure, FailureKind, Finding, TaskOutcome};
 use crate::task::{Task, TaskId};
 
 /// Tasks that are sent.
@@ -35,6 +35,8 @@ pub struct Submission {
 pub enum Ended {
     /// Its outcome was merged.
     Accepted(Accepted),
+    /// A record that came along is as fast as the task asks for.
+    GoodEnough,
     /// It cannot be tuned.
     Failed { why: String },
     /// It was set aside.
@@ -159,6 +161,9 @@ impl<'a> Session<'a> {
                 Ended::Refused { why: error.to_string() }
             }
             (Err(error), _) => return Err(error.into()),
+            (Ok(_), Finding::Failed(Failure { kind: FailureKind::GoodEnough, .. })) => {
+                Ended::GoodEnough
+            }
             (Ok(_), Finding::Failed(failure)) => Ended::Failed { why: failure.why.clone() },
             (Ok(accepted), Finding::Tuned(_)) => Ended::Accepted(accepted),
         };
@@ -175,7 +180,7 @@ impl<'a> Session<'a> {
     async fn reopen(&mut self, tasks: &'a [Task]) -> Result<(), NatsError> {
         for task in tasks {
             let id = task.id();
-            let is_lost = |it: &Ended| !matches!(it, Ended::Accepted(_));
+            let is_lost = |it: &Ended| !matches!(it, Ended::Accepted(_) | Ended::GoodEnough);
             if self.result.ended.get(&id).is_some_and(is_lost) {
                 self.fleet.forget(id).await?;
                 self.result.ended.remove(&id);

@@ -12,6 +12,7 @@ use tvmtune_ir::target::{CpuTarget, Isa, Target};
 use tvmtune_plan::database::{Cache, Database, Store, StoreKind};
 use tvmtune_plan::record::Provenance;
 use tvmtune_space::default;
+use tvmtune_tuner::allocation::Scheduler;
 use tvmtune_tuner::executor::{Executor, MachineLock, MachineLocks, TuningJob};
 use tvmtune_tuner::measure::Replay;
 use tvmtune_tuner::outcome::{Outcome, Timing};
@@ -90,6 +91,7 @@ fn tuned_directly(dir: &Path, log: Replay) -> Vec<Trial> {
         hardware: Hardware::Log(log),
         n_threads: 2,
         recipe: Recipe::default(),
+        scheduler: Scheduler::default(),
         provenance: provenance(),
     };
     let lock = MachineLock::of_device(&cache, &device(), budget().total());

@@ -17,6 +17,7 @@ use tvmtune_plan::database::{Cache, Database, Files};
 use tvmtune_plan::device;
 use tvmtune_plan::record::Provenance;
 use tvmtune_tests::{sample_record, workload};
+use tvmtune_tuner::allocation::Scheduler;
 use tvmtune_tuner::executor::{MachineLock, TuningJob};
 use tvmtune_tuner::measure::{WorkerCommand, worker};
 use tvmtune_tuner::tune::{self, Budget, Hardware, Options, Recipe, Reuse};
@@ -114,6 +115,7 @@ fn tune(cache: Option<&String>) -> ExitCode {
         hardware: Hardware::Worker(worker),
         n_threads: 2,
         recipe: Recipe::default(),
+        scheduler: Scheduler::default(),
         reuse: Reuse::Compete,
         provenance: Provenance::default(),
     };

@@ -32,6 +32,22 @@ fn tasks_are_executed_and_accepted_and_a_second_submission_finds_them_done() {
 }
 
 #[test]
+fn a_kernel_that_is_as_fast_as_asked_for_is_an_outcome_and_not_tried_again() {
+    with_party(Limits::default(), quick(), async |party| {
+        let hand = party.hand("a worker");
+        let mut asked = task(0, 1);
+        party.tune(std::slice::from_ref(&asked)).await;
+        let lookup = party.database().get(&asked.workload_id(), &asked.name, &asked.dag);
+        asked.target_latency_ns = Some(1e12);
+        asked.add_records(lookup.records.iter().map(|it| it.record.clone()).collect());
+        let submitted = party.submit(std::slice::from_ref(&asked)).await;
+        assert_eq!(submitted.ended[&asked.id()], Ended::GoodEnough);
+        assert_eq!((hand.count("began"), hand.count("failed")), (2, 0));
+        hand.end().await;
+    });
+}
+
+#[test]
 fn a_task_that_is_sent_again_is_known_while_it_waits_and_after_it_was_done() {
     with_party(Limits::default(), quick(), async |party| {
         let (fleet, task) = (&party.fleet, task(0, 1));

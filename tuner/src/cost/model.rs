@@ -117,14 +117,25 @@ impl CostModel {
     /// Trains on all samples anew, if there are enough, and a fifth more than the last time; tells
     /// if it did.
     pub fn train(&mut self) -> bool {
+        let last = self.n_trained();
+        self.train_after(last.min(MAX_SAMPLES).div_ceil(5))
+    }
+
+    /// Trains on all samples anew, if there are enough, and so many more than the last time; tells if it
+    /// did.
+    pub fn train_after(&mut self, n_new: usize) -> bool {
         let n = self.samples.len();
-        let last = self.trained.as_ref().map_or(0, |it| it.n_samples);
-        if n < MIN_SAMPLES || (n - last) * 5 < last.min(MAX_SAMPLES) || n == last {
+        if n < MIN_SAMPLES || n - self.n_trained() < n_new.max(1) {
             return false;
         }
         let ensemble = Gbdt::train(&self.programs(), WIDTH, self.n_threads);
         self.trained = Some(Trained { n_samples: n, ensemble });
         true
+    }
+
+    /// Returns the number of samples that it was trained on the last time.
+    fn n_trained(&self) -> usize {
+        self.trained.as_ref().map_or(0, |it| it.n_samples)
     }
 
     /// Tells if it was trained.
@@ -246,6 +257,8 @@ mod tests {
         assert!(!model.train());
         add(&mut model, 0, 1);
         assert!(model.train());
+        add(&mut model, 0, 40);
+        assert!(!model.train_after(41) && model.train_after(40) && !model.train_after(0));
     }
 
     #[test]

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use tvmtune_ir::target::DeviceKey;
+
 use super::decide::JobId;
 use super::stage::{Needs, Stage};
 
@@ -31,6 +33,19 @@ pub(super) struct Running {
 pub struct Ledger {
     capacity: Capacity,
     running: BTreeMap<JobId, Running>,
+    taken: Taken,
+}
+
+/// The sums of what running stages have: policies ask for them more often than stages come and go.
+#[derive(Clone, Debug, Default)]
+struct Taken {
+    cores: usize,
+    memory: u64,
+    /// Stages beside which nothing may run, and those that disturb them.
+    n_alone: usize,
+    n_disturbing: usize,
+    /// The stages that have a device; more than one under policies without exclusion.
+    devices: BTreeMap<DeviceKey, usize>,
 }
 
 /// The resources for which a stage waits.
@@ -53,15 +68,19 @@ impl Capacity {
 impl Ledger {
     /// Creates the ledger of a machine on which nothing runs.
     pub fn new(capacity: Capacity) -> Self {
-        Self { capacity, running: BTreeMap::new() }
+        Self { capacity, running: BTreeMap::new(), taken: Taken::default() }
     }
 
     pub(super) fn take(&mut self, job: JobId, running: Running) {
+        self.release(job);
+        self.taken.add(&running.needs);
         self.running.insert(job, running);
     }
 
     pub(super) fn release(&mut self, job: JobId) -> Option<Running> {
-        self.running.remove(&job)
+        let running = self.running.remove(&job)?;
+        self.taken.subtract(&running.needs);
+        Some(running)
     }
 
     /// Tells if all that a stage needs is free.
@@ -70,25 +89,21 @@ impl Ledger {
     }
 
     fn free_cores(&self) -> usize {
-        let taken: usize = self.running.values().map(|it| it.needs.cores).sum();
-        self.capacity.cores.saturating_sub(taken)
+        self.capacity.cores.saturating_sub(self.taken.cores)
     }
 
     fn free_memory(&self) -> u64 {
-        let taken: u64 = self.running.values().map(|it| it.needs.memory).sum();
-        self.capacity.memory.saturating_sub(taken)
+        self.capacity.memory.saturating_sub(self.taken.memory)
     }
 
     /// Returns which of the resources that a stage needs are not free.
     fn missing(&self, needs: &Needs) -> Missing {
-        let is_one_alone = self.running.values().any(|it| it.needs.is_alone);
-        let is_disturbed = needs.is_alone && self.running.values().any(|it| it.needs.disturbs());
-        let is_taken = |it: &Running| it.needs.device.is_some() && it.needs.device == needs.device;
+        let Taken { n_alone, n_disturbing, devices, .. } = &self.taken;
         Missing {
             cores: needs.cores > self.free_cores()
-                || needs.disturbs() && is_one_alone
-                || is_disturbed,
-            device: self.running.values().any(is_taken),
+                || needs.disturbs() && *n_alone > 0
+                || needs.is_alone && *n_disturbing > 0,
+            device: needs.device.as_ref().is_some_and(|it| devices.contains_key(it)),
             memory: needs.memory > self.free_memory(),
         }
     }
@@ -121,13 +136,36 @@ impl Ledger {
             .map(|(job, it)| ((it.since + it.expected).max(now), *job))
             .collect();
         ends.sort_unstable();
-        let mut later = self.clone();
+        let mut later = Self { running: BTreeMap::new(), ..self.clone() };
         for (end, job) in ends {
-            later.release(job);
+            later.taken.subtract(&self.running[&job].needs);
             if later.fits(needs) {
                 return end;
             }
         }
         now
+    }
+}
+
+impl Taken {
+    fn add(&mut self, needs: &Needs) {
+        self.cores += needs.cores;
+        self.memory += needs.memory;
+        self.n_alone += usize::from(needs.is_alone);
+        self.n_disturbing += usize::from(needs.disturbs());
+        if let Some(device) = &needs.device {
+            *self.devices.entry(device.clone()).or_default() += 1;
+        }
+    }
+
+    fn subtract(&mut self, needs: &Needs) {
+        self.cores -= needs.cores;
+        self.memory -= needs.memory;
+        self.n_alone -= usize::from(needs.is_alone);
+        self.n_disturbing -= usize::from(needs.disturbs());
+        if let Some(device) = &needs.device {
+            self.devices.entry(device.clone()).and_modify(|it| *it -= 1);
+            self.devices.retain(|_, n| *n > 0);
+        }
     }
 }

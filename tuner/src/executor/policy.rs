@@ -1,5 +1,6 @@
 //! Policies: the order in which waiting stages get what they need.
 
+use std::cell::OnceCell;
 use std::cmp::Reverse;
 use std::fmt;
 use std::time::Duration;
@@ -99,15 +100,19 @@ fn first_that_delays_nobody(
     ends_before: impl Fn(&Request, Duration) -> bool,
 ) -> Option<usize> {
     let ledger = view.ledger;
-    let mut blocked: Vec<(&Needs, Duration)> = Vec::new();
+    // Most stages of many jobs need the same; the time at which they can start is seldom asked for.
+    let mut blocked: Vec<(&Needs, OnceCell<Duration>)> = Vec::new();
     for n in order {
         let request = &view.waiting[*n];
         if !ledger.fits(&request.needs) {
-            blocked.push((&request.needs, ledger.expected_start(&request.needs, view.now)));
+            if !blocked.iter().any(|it| *it.0 == request.needs) {
+                blocked.push((&request.needs, OnceCell::new()));
+            }
             continue;
         }
-        let delays = |(needs, start): &(&Needs, Duration)| {
-            !ledger.leaves_room(&request.needs, needs) && !ends_before(request, *start)
+        let delays = |(needs, start): &(&Needs, OnceCell<Duration>)| {
+            let start = || *start.get_or_init(|| ledger.expected_start(needs, view.now));
+            !ledger.leaves_room(&request.needs, needs) && !ends_before(request, start())
         };
         if !blocked.iter().any(delays) {
             return Some(*n);

@@ -72,6 +72,13 @@ impl Timeline {
         busy.sum::<f64>() / (self.makespan().as_secs_f64() * cores as f64).max(f64::MIN_POSITIVE)
     }
 
+    /// Returns the share of all stages' time that one kind of stage took.
+    pub fn share_of(&self, stage: Stage) -> f64 {
+        let time = |it: &Span| (it.end - it.start).as_secs_f64();
+        let of_stage = self.spans.iter().filter(|it| it.stage == stage).map(time);
+        of_stage.sum::<f64>() / self.spans.iter().map(time).sum::<f64>().max(f64::MIN_POSITIVE)
+    }
+
     /// Returns the share of the makespan in which a device measured, as the mean over the devices that
     /// were used.
     pub fn device_use(&self) -> f64 {
@@ -147,6 +154,7 @@ mod tests {
         assert_eq!(timeline.mean_completion(), Duration::from_secs(7));
         assert_eq!(timeline.core_use(2), 11.0 / 16.0);
         assert_eq!(timeline.device_use(), 6.0 / 8.0);
+        assert_eq!(timeline.share_of(Stage::Build), 5.0 / 11.0);
         assert_eq!(covered([(0, 2), (1, 3), (5, 6)].map(seconds).to_vec()), 4.0);
         assert_eq!(timeline.disturbed(), 2.0 / 6.0, "a build ran beside a measurement");
         let on_gpu = |it: &Span| Span { is_alone: false, ..it.clone() };

@@ -209,6 +209,7 @@ mod tests {
     use super::super::task::{Task, Tolerance, Workload};
     use super::super::{Budget, Recipe, Trial};
     use super::*;
+    use crate::allocation::Scheduler;
     use crate::executor::{Capacity, Executor, Sequential};
     use crate::measure::{CaseSpec, Job, Measure, Policy, Replay};
     use crate::outcome::{Outcome, Timing};
@@ -284,6 +285,7 @@ mod tests {
             hardware: Hardware::Log(Replay::default()),
             n_threads: 1,
             recipe: Recipe::default(),
+            scheduler: Scheduler::default(),
             provenance: Provenance::default(),
         };
         let database = Database::new(Vec::new(), None);

@@ -141,12 +141,21 @@ impl Session {
             self.add_origin(point, proposed.source, proposed.parent.clone(), &outcome);
         }
         self.trials += 1;
+        self.add_to_history(proposed.source, &outcome);
         self.failures += u64::from(outcome.timing().is_none());
         let trial = self.trial(proposed, artifact, outcome.clone(), log::Stage::Screen, measure_ms);
         let workload = ctx.workload.id.to_string();
         (ctx.log)(&Trial { workload, unix_ms, ..trial });
         self.tell(proposed.source, from_ns, &outcome, ctx);
         outcome
+    }
+
+    /// Adds a trial to the history that the scheduler sees. The default schedule does not count if the
+    /// search must not start from it.
+    pub(super) fn add_to_history(&mut self, source: Source, outcome: &Outcome) {
+        if self.recipe.analytic || source != Source::Default {
+            self.state.history.add_trial(outcome.timing().map(Timing::min_ns));
+        }
     }
 
     /// Adds the outcome of a candidate to the cost model.

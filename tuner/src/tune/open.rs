@@ -8,6 +8,7 @@ use tvmtune_plan::contain::contained;
 use tvmtune_plan::record::{Entry, GENERATOR, Source};
 use tvmtune_schedule::Instruction;
 use tvmtune_space::lower_bound::lower_bound_ns;
+use tvmtune_space::work::Work;
 use tvmtune_space::{default, operands};
 
 use super::budget::Budget;
@@ -21,6 +22,7 @@ use super::session::{Context, Proposed, Session, lines};
 use super::spent::{Activity, TimeSpent};
 use super::task::Task;
 use super::transfer::Received;
+use crate::allocation::{History, TaskState, similarity_group};
 use crate::cost::analytic::AnalyticModel;
 use crate::executor::Stage;
 use crate::measure::MeasureError;
@@ -112,11 +114,20 @@ impl Session {
         Limits { budget, judging }: Limits,
         ctx: &mut Context<'_>,
     ) -> Self {
-        let target = task.target();
+        let (target, dims) = (task.target(), &task.dims()[0]);
+        let lower_bound_ns = lower_bound_ns(&task.dag, dims, &target);
+        let flops = Work::of(&task.dag, dims).flops;
         Self {
             strategy: recipe.strategy(seed, budget.trials),
             analytic: AnalyticModel::new(&task.dag, target, ctx.shared.n_threads),
-            lower_bound_ns: lower_bound_ns(&task.dag, &task.dims()[0], &target),
+            lower_bound_ns,
+            state: TaskState {
+                weight: task.weight * task.share,
+                flops,
+                bound_ns: lower_bound_ns,
+                group: Some(similarity_group(&task.dag, flops)),
+                history: History::default(),
+            },
             task,
             space,
             recipe,
@@ -132,7 +143,6 @@ impl Session {
             drift: None,
             slowdown: 1.0,
             good: Vec::new(),
-            last_round: None,
             budget,
             trials: 0,
             failures: 0,
@@ -177,6 +187,7 @@ impl Session {
         let mut best_ns = f64::INFINITY;
         for trial in trials.iter().filter(is_of_task) {
             self.trials += 1;
+            self.add_to_history(trial.source, &trial.outcome);
             logged += Duration::from_secs_f64((trial.generate_ms + trial.measure_ms) / 1e3);
             if let Some(timing) = trial.outcome.timing()
                 && timing.min_ns() < best_ns
@@ -190,6 +201,9 @@ impl Session {
             }
         }
         self.spent_earlier = logged.max(spent);
+        if self.trials > 0 {
+            self.state.history.end_slot(self.spent_earlier.as_secs_f64());
+        }
         self.spent += self.spent_earlier;
         self.first_trial = self.trials;
     }

@@ -6,6 +6,7 @@ use tvmtune_runtime::cuda::nvrtc::Nvrtc;
 
 use super::budget::Budget;
 use super::recipe::Recipe;
+use crate::allocation::Scheduler;
 use crate::measure::{Replay, WorkerCommand};
 
 /// The options of a run.
@@ -31,6 +32,8 @@ pub struct Options {
     pub n_threads: usize,
     /// The search of a task.
     pub recipe: Recipe,
+    /// The choice of the task of the next round.
+    pub scheduler: Scheduler,
     /// The provenance in records.
     pub provenance: Provenance,
 }

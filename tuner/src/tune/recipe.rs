@@ -28,6 +28,9 @@ pub struct Recipe {
     /// Uses a cost model that is trained on measurements.
     #[serde(rename = "model")]
     pub learned_model: bool,
+    /// The new samples after which that model is trained anew; a fifth more than before, if not set.
+    #[serde(rename = "train-every", skip_serializing_if = "Option::is_none")]
+    pub train_every: Option<u32>,
     /// Evolution uses crossover.
     pub crossover: bool,
     /// The schedule of droplet search.
@@ -91,6 +94,7 @@ impl Default for Recipe {
             analytic: true,
             analytic_model: true,
             learned_model: true,
+            train_every: None,
             crossover: true,
             droplet: When::default(),
             transfer: When::default(),

@@ -8,7 +8,7 @@ use tvmtune_schedule::Instruction;
 use super::batch::{RoundClock, Traced};
 use super::code::Code;
 use super::log::{self, Trial};
-use super::session::{Context, LastRound, Proposed, ROUND, Session};
+use super::session::{Context, Proposed, ROUND, Session};
 use super::spent::Activity;
 use crate::executor::Stage;
 use crate::measure::{Job, MeasureError};
@@ -47,7 +47,7 @@ impl Session {
         };
         let time = ctx.since(started);
         self.spent += time;
-        self.last_round = Some(LastRound { best_before_ns: before, time });
+        self.state.history.end_slot(time.as_secs_f64());
         searched?;
         ctx.stage(Stage::Learn, |ctx| {
             ctx.timed(Activity::Proposing, |ctx| ctx.shared.train());
@@ -148,6 +148,7 @@ impl Session {
             let outcome = Outcome::Timed(timing.clone());
             self.trials += 1;
             let source = self.origins.get(&point).map_or(Source::Droplet, |it| it.source);
+            self.add_to_history(source, &outcome);
             let proposed = Proposed { point: Some(point.clone()), ..Proposed::new(source, trace) };
             let trial = self.trial(
                 &proposed,

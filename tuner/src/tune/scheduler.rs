@@ -19,6 +19,7 @@ use tvmtune_plan::record::{Entry, Tier};
 
 use super::session::{ROUND, Session};
 use super::task::Task;
+use crate::allocation::recent_gain;
 use tvmtune_space::work::Work;
 
 /// A task that has no session yet.
@@ -135,12 +136,15 @@ pub(super) struct TimeLeft {
 /// The rank of a step: tasks that no run has reached come first, then what gains most per second.
 type Rank = (bool, f64);
 
-/// Chooses the next step; `None` when nothing fits into the time that is left. However small the budget, the first task of a run is opened: later runs go on with it.
+/// Chooses the next step; `None` when nothing fits into the time that is left, or nothing is expected to gain.
+/// `chosen` chooses among sessions. However small the budget, the first task of a run is opened: later runs go
+/// on with it.
 pub(super) fn next_step(
     waiting: &[WaitingTask],
     sessions: &[Session],
     time: TimeLeft,
     is_first: bool,
+    chosen: &mut dyn FnMut() -> Option<usize>,
 ) -> Option<Step> {
     let TimeLeft { per_task, total } = time;
     if total.is_zero() {
@@ -154,15 +158,18 @@ pub(super) fn next_step(
         .enumerate()
         .filter(|(_, it)| is_first || it.needed() <= total)
         .map(|(n, it)| ((it.is_new(per_task), it.expected_gain()), Step::Open(n)));
-    let rounds =
-        sessions.iter().enumerate().map(|(n, it)| ((false, it.expected_gain()), Step::Round(n)));
-    best_of(openings.chain(rounds))
+    let opening = best_of(openings);
+    if let Some(((true, _), step)) = opening {
+        return Some(step);
+    }
+    let gain = |it: &Session| it.state.weight * recent_gain(&it.state);
+    let round = chosen().map(|n| ((false, gain(&sessions[n])), Step::Round(n)));
+    best_of(opening.into_iter().chain(round)).map(|it| it.1)
 }
 
 /// Returns the step of the highest rank; of equals the first, so that tasks are taken in order.
-fn best_of(steps: impl Iterator<Item = (Rank, Step)>) -> Option<Step> {
-    let best = steps.reduce(|best, it| if it.0 > best.0 { it } else { best });
-    best.map(|it| it.1)
+fn best_of(steps: impl Iterator<Item = (Rank, Step)>) -> Option<(Rank, Step)> {
+    steps.reduce(|best, it| if it.0 > best.0 { it } else { best })
 }
 
 #[cfg(test)]
@@ -194,7 +201,7 @@ mod tests {
         let hour = Duration::from_secs(3600);
         let check = |tasks: &[WaitingTask], expected: usize| {
             let time = TimeLeft { per_task: hour, total: hour };
-            assert_eq!(next_step(tasks, &[], time, true), Some(Step::Open(expected)));
+            assert_eq!(next_step(tasks, &[], time, true, &mut || None), Some(Step::Open(expected)));
         };
         check(&[waiting(16, 0, 1.0), waiting(512, 0, 1.0)], 1);
         check(&[waiting(16, 0, 1.0), waiting(512, 40, 1.0)], 0);
@@ -212,7 +219,7 @@ mod tests {
         assert!(small < large);
         let next = |total, is_first| {
             let time = TimeLeft { per_task: large, total };
-            next_step(&tasks, &[], time, is_first)
+            next_step(&tasks, &[], time, is_first, &mut || None)
         };
         assert_eq!(next(large, false), Some(Step::Open(0)));
         assert_eq!(next(small, false), Some(Step::Open(1)));
@@ -221,6 +228,6 @@ mod tests {
         assert_eq!(next(Duration::ZERO, true), None);
         // A search that exceeds the time of a task comes last.
         let time = TimeLeft { per_task: small, total: 2 * large };
-        assert_eq!(next_step(&tasks, &[], time, true), Some(Step::Open(1)));
+        assert_eq!(next_step(&tasks, &[], time, true, &mut || None), Some(Step::Open(1)));
     }
 }

@@ -23,6 +23,7 @@ use super::shared::Shared;
 use super::spent::TimeSpent;
 use super::task::{Task, Workload};
 use super::transfer::Received;
+use crate::allocation::TaskState;
 use crate::cost::analytic::AnalyticModel;
 use crate::executor::TuningJob;
 use crate::measure::{Job, Measure, MeasureError};
@@ -38,8 +39,6 @@ const STALE: u64 = 300;
 const MAX_FIRST_ROUND: Duration = Duration::from_secs(3);
 /// The latency of a candidate of the final ranking, relative to the best, at most.
 const MAX_SLOWDOWN: f64 = 1.25;
-/// The expected relative gain of a round, at least; an estimate.
-const MIN_GAIN: f64 = 0.05;
 
 /// A candidate before it has code.
 #[derive(Clone, Debug)]
@@ -126,8 +125,8 @@ pub(super) struct Session {
     pub(super) lower_bound_ns: f64,
     /// The best candidates, fastest first; the default schedule is always among them.
     pub(super) good: Vec<Candidate>,
-    /// The last round.
-    pub(super) last_round: Option<LastRound>,
+    /// Its trials and rounds, by which the scheduler chooses.
+    pub(super) state: TaskState,
     pub(super) budget: Budget,
     pub(super) trials: u64,
     pub(super) failures: u64,
@@ -146,14 +145,6 @@ pub(super) struct Session {
     pub(super) exhausted: bool,
     /// Batches that were measured again, since the machine slowed down meanwhile.
     pub(super) n_repeated: u64,
-}
-
-/// A round that is over.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct LastRound {
-    /// The best latency when it began.
-    pub(super) best_before_ns: f64,
-    pub(super) time: Duration,
 }
 
 /// The environment of a session.
@@ -251,16 +242,5 @@ impl Session {
         // The default schedule does not count if the search must not start from it.
         let counts = |it: &&Candidate| self.recipe.analytic || it.source != Source::Default;
         self.good.iter().find(counts).map_or(f64::INFINITY, |it| it.timing.min_ns())
-    }
-
-    /// Estimates the gain of another second, in ns per run of the program: that of the last round, but
-    /// at least a share of the latency, which falls with the number of trials.
-    pub(super) fn expected_gain(&self) -> f64 {
-        let hope = self.best_ns() / (1.0 + self.trials as f64 / ROUND as f64);
-        let rate = self.last_round.map_or(f64::INFINITY, |last| {
-            let gained = (last.best_before_ns - self.best_ns()).max(MIN_GAIN * hope);
-            gained / last.time.as_secs_f64().max(1e-3)
-        });
-        self.task.weight * rate
     }
 }

@@ -114,7 +114,10 @@ impl Shared {
     /// Trains the model on new samples.
     pub(super) fn train(&mut self) {
         if self.recipe.learned_model {
-            self.model.train();
+            match self.recipe.train_every {
+                Some(n) => self.model.train_after(n as usize),
+                None => self.model.train(),
+            };
         }
     }
 

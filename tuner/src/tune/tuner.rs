@@ -3,6 +3,7 @@
 //! `scheduler.rs` chooses the next step. Sessions are opened one by one, so that no task takes the time of
 //! others before these have any.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -24,6 +25,7 @@ use super::session::{Candidate, Context, Session};
 use super::shared::Shared;
 use super::spent::{Activity, TimeSpent};
 use super::task::{Task, Workload};
+use crate::allocation::{Allocator, TaskState};
 use crate::executor::{MachineLockError, TuningJob};
 use crate::measure::{KeptCode, Measure, MeasureError};
 
@@ -97,6 +99,8 @@ pub fn run(
         warned_of_log: false,
         shared: Shared::load(options, database),
         on_event,
+        allocator: options.scheduler.allocator(options.seed),
+        over: BTreeMap::new(),
         summary: Summary::default(),
         clock: Instant::now(),
     };
@@ -160,6 +164,10 @@ pub(super) struct Tuner<'a> {
     warned_of_log: bool,
     shared: Shared,
     pub(super) on_event: &'a mut dyn FnMut(Event<'_>),
+    /// Chooses the task of the next round.
+    allocator: Box<dyn Allocator>,
+    /// The states of sessions that are finished, by their numbers.
+    over: BTreeMap<usize, TaskState>,
     summary: Summary,
     clock: Instant,
 }
@@ -223,12 +231,14 @@ impl Tuner<'_> {
     }
 
     /// Chooses what to do next; `None` when the budget, less the time of the final rankings, is spent.
-    fn next_step(&self, waiting: &[WaitingTask], sessions: &[Session]) -> Option<Step> {
+    fn next_step(&mut self, waiting: &[WaitingTask], sessions: &[Session]) -> Option<Step> {
         let reserved: Duration = sessions.iter().map(Session::final_ranking_time).sum();
         let total = self.time_left().saturating_sub(reserved);
         let time = TimeLeft { per_task: self.options.budget.per_task, total };
         let is_first = sessions.is_empty() && self.summary.results.is_empty();
-        scheduler::next_step(waiting, sessions, time, is_first)
+        let (allocator, over) = (self.allocator.as_mut(), &self.over);
+        let mut chosen = || choose(allocator, sessions, over);
+        scheduler::next_step(waiting, sessions, time, is_first, &mut chosen)
     }
 
     /// Opens the session of a task, while others wait; `None` if it cannot be tuned.
@@ -320,6 +330,9 @@ impl Tuner<'_> {
 
     /// Ranks the best candidates of a session, and saves them.
     fn finish(&mut self, mut session: Session) -> Result<(), TuneError> {
+        let mut state = std::mem::take(&mut session.state);
+        state.history.end();
+        self.over.insert(session.number, state);
         self.summary.n_repeated += session.n_repeated;
         let seed = self.options.seed;
         let ranked = self.with_context(session.task.workload, true, |ctx| {
@@ -425,4 +438,19 @@ impl Tuner<'_> {
     pub(super) fn time_left(&self) -> Duration {
         self.options.budget.total.saturating_sub(self.clock.elapsed())
     }
+}
+
+/// Returns the session that an allocator chooses for the next round. It sees finished ones as well, so that the
+/// numbers of tasks stay the same.
+fn choose(
+    allocator: &mut dyn Allocator,
+    sessions: &[Session],
+    over: &BTreeMap<usize, TaskState>,
+) -> Option<usize> {
+    let mut all: BTreeMap<usize, &TaskState> = over.iter().map(|(n, it)| (*n, it)).collect();
+    all.extend(sessions.iter().map(|it| (it.number, &it.state)));
+    let states: Vec<&TaskState> = all.values().copied().collect();
+    let chosen = allocator.next(&states)?.task;
+    let number = *all.keys().nth(chosen)?;
+    sessions.iter().position(|it| it.number == number)
 }

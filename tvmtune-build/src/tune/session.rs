@@ -15,6 +15,7 @@ use tvmtune_plan::handoff::ROLE;
 use tvmtune_plan::printable::one_line;
 use tvmtune_plan::record::{Peaks, Provenance};
 use tvmtune_plan::request;
+use tvmtune_tuner::allocation::Scheduler;
 use tvmtune_tuner::executor::{Executor, MachineLock, MachineLockError, MachineLocks, Needs};
 use tvmtune_tuner::measure::{MeasureError, Measurer, WorkerCommand, peaks, worker};
 use tvmtune_tuner::parallel::n_cores;
@@ -136,6 +137,7 @@ pub fn run(
         hardware: Hardware::Worker(WorkerCommand::this_executable()?),
         n_threads: n_cores(),
         recipe: Recipe::default(),
+        scheduler: Scheduler::default(),
         provenance: Provenance { peaks, ..provenance() },
     };
     let good_enough_ns = request.good_enough.map(|it| it.as_secs_f64() * 1e9);

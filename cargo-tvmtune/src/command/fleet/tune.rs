@@ -145,6 +145,7 @@ fn say_ended(task: &Task, ended: &Ended, outcome: Option<&TaskOutcome>) {
                 eprintln!("{name}: {default} -> {best}, by `{}`", Printable(worker));
             }
         }
+        Ended::GoodEnough => eprintln!("{name}: is as fast as asked for"),
         Ended::Failed { why } => eprintln!("error: {name} cannot be tuned: {}", Printable(why)),
         Ended::Refused { why } => eprintln!("error: {name}: {}", Printable(why)),
         Ended::Dead(letter) => {
@@ -161,6 +162,7 @@ impl Report {
             let Some(task) = tasks.get(id) else { continue };
             let (state, why) = match ended {
                 Ended::Accepted(_) => ("tuned", None),
+                Ended::GoodEnough => ("good enough", None),
                 Ended::Failed { why } => ("failed", Some(why.clone())),
                 Ended::Refused { why } => ("refused", Some(why.clone())),
                 Ended::Dead(letter) => ("set aside", Some(letter.why.clone())),
@@ -178,7 +180,8 @@ impl Report {
 
     fn print(&self, n_tasks: usize, is_json: bool) -> Result<Exit> {
         let n_tuned = self.kernels.iter().filter(|it| it.state == "tuned").count();
-        let n_lost = self.kernels.len() - n_tuned;
+        let n_met = self.kernels.iter().filter(|it| it.state == "good enough").count();
+        let n_lost = self.kernels.len() - n_tuned - n_met;
         if is_json {
             println!("{}", serde_json::to_string_pretty(self)?);
         } else if n_tasks == 0 {

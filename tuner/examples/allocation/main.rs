@@ -1,0 +1,67 @@
+//! The study of allocation: curves of the layers of networks, and what every scheduler makes of them.
+//!
+//! - `allocation record <folder> [--networks a,b] [--seeds 1,2] [--trials 512] [--space ansor]` tunes each
+//!   layer by itself and writes its trials. It goes on where it was interrupted.
+//! - `allocation replay <folder> [--slot 32 | --slot 2s]` runs all schedulers on what a folder has, and prints
+//!   lines of JSON: first the headroom, which is what the best shares in hindsight gain.
+
+mod compare;
+mod curves;
+mod record;
+
+use std::env;
+use std::error::Error;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use tvmtune_tuner::allocation::replay::SlotLength;
+use tvmtune_tuner::measure::worker;
+use tvmtune_tuner::tune::Rules;
+
+use curves::Curves;
+use record::Recording;
+
+type Result<T> = std::result::Result<T, Box<dyn Error>>;
+
+/// The networks of the paper, in single precision and as layers of the zoo.
+const NETWORKS: [&str; 4] = ["resnet-18", "squeezenet-1.1", "vgg-16", "bert-base"];
+
+fn main() -> Result<()> {
+    worker::maybe_run();
+    let mut arguments = env::args().skip(1);
+    let (command, folder) = (arguments.next(), arguments.next());
+    let folder = PathBuf::from(folder.ok_or("name a command and a folder")?);
+    let mut recording = Recording {
+        networks: NETWORKS.map(str::to_owned).to_vec(),
+        seeds: vec![1, 2, 3, 4, 5],
+        trials: 512,
+        space: Rules::Tvmtune,
+    };
+    let mut slot = SlotLength::Trials(32);
+    while let Some(argument) = arguments.next() {
+        let value = arguments.next().ok_or(format!("`{argument}` needs a value"))?;
+        match argument.as_str() {
+            "--networks" => recording.networks = value.split(',').map(str::to_owned).collect(),
+            "--seeds" => recording.seeds = numbers(&value)?,
+            "--trials" => recording.trials = value.parse()?,
+            "--space" => recording.space = serde_json::from_value(value.into())?,
+            "--slot" => {
+                slot = match value.strip_suffix('s') {
+                    Some(seconds) => SlotLength::Seconds(seconds.parse()?),
+                    None => SlotLength::Trials(value.parse()?),
+                }
+            }
+            _ => return Err(format!("`{argument}` is no option").into()),
+        }
+    }
+    match command.as_deref() {
+        Some("record") => recording.run(&folder)?,
+        Some("replay") => compare::run(&Curves::read(&folder)?, slot),
+        _ => return Err("expected `record` or `replay`".into()),
+    }
+    Ok(())
+}
+
+fn numbers<T: FromStr>(text: &str) -> std::result::Result<Vec<T>, T::Err> {
+    text.split(',').map(str::parse).collect()
+}
