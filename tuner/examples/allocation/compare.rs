@@ -112,7 +112,7 @@ fn measure(arm: Arm, network: &Network<'_>, slot: SlotLength, seed: u64) -> Meas
     let (best, first, end) = limits(&tasks, slot);
     let replayed = arm.replay(&tasks, slot, seed);
     let time = |it: f64| (it - first).max(0.0) / (end - first);
-    // Who ends before it is as good has not reached it by the end.
+    // A replay that never gets so close counts as one that does at the end of the time.
     let to_within =
         WITHIN.map(|it| time(replayed.seconds_to(it * best).unwrap_or(f64::INFINITY).min(end)));
     Measures {

@@ -5,8 +5,8 @@
 //! [--mix unequal] [--policies interleaved,predictive]` prints
 //! a line of JSON for each policy, set of jobs and number of jobs. With `--one-thread`, kernels have one
 //! thread; a policy without isolation then is tried with workers on a core of their own, too (by `taskset`).
-//! `--mix` and `--policies` name what is tried. With `--train-every`, interleaved jobs are also run with cost models that are trained after so many
-//! samples.
+//! `--mix` and `--policies` name what is tried. With `--train-every`, interleaved jobs are also run with cost
+//! models that are trained after so many samples.
 //!
 //! Latencies count as measured side by side, when all jobs have ended and the machine is idle. How far
 //! measurements were disturbed shows in latencies that were measured while jobs ran, beside those of the same

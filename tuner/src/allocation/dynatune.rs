@@ -1,7 +1,7 @@
 //! `DynaTune`: bandits whose rewards are what a belief about each task's curve expects of a slot.
 //!
-//! The rules and beliefs of the paper are settings, and so is ours: the highest expected saving per second
-//! over one slot or several, which sees a jump behind a plateau where the curve has a slope.
+//! The rules and beliefs of the paper are settings. A variant of ours takes the highest expected saving per
+//! second over one slot or several; docs/allocation.md has the figures.
 
 use serde::{Deserialize, Serialize};
 
@@ -63,7 +63,7 @@ impl Settings {
         pace: Pace::Slot,
         horizon: 1,
     };
-    /// Ours.
+    /// Our variant: per second, over up to eight slots.
     pub const OURS: Self =
         Self { rule: Rule::Ucb { c: 0.0 }, pace: Pace::Second, horizon: 8, ..Self::PAPER };
 }
@@ -97,8 +97,8 @@ impl DynaTune {
         }
     }
 
-    /// Returns the saving that is expected of a slot of a task, in ns of a run of the network, and over how
-    /// many slots on average; scaled to a slot of `mean_seconds`, if seconds count.
+    /// Returns the saving that is expected of a slot of a task, in ns of a run of the network: the highest
+    /// mean per slot over the horizons. If seconds count, it is scaled to a slot of `mean_seconds`.
     fn saving(&self, n: usize, task: &TaskState, mean_seconds: f64) -> f64 {
         let Some((trials, seconds)) = task.history.expected_slot() else { return f64::INFINITY };
         let scale = match self.settings.pace {

@@ -42,7 +42,7 @@ pub struct Belief {
     n_observed: usize,
     /// Parameters of curves, as likely as they occur.
     drawn: Vec<Vec<f64>>,
-    /// The share of accepted steps of the sampler, and the step from which on it was stationary.
+    /// The share of accepted steps of the sampler, and the first step that was near its stationary density.
     pub acceptance: f64,
     pub stationary_from: usize,
 }

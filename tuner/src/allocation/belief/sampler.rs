@@ -25,7 +25,7 @@ pub struct Sampled {
     pub states: Vec<Vec<f64>>,
     /// The share of accepted steps.
     pub acceptance: f64,
-    /// The step from which on the mean logarithm of the density stays within that of the second half.
+    /// The first step whose mean logarithm of the density is within a deviation of that of the second half.
     pub stationary_from: usize,
 }
 
@@ -102,7 +102,7 @@ fn gaussian(random: &mut Random) -> f64 {
     radius * (2.0 * std::f64::consts::PI * random.unit()).cos()
 }
 
-/// Returns the first step from which on the densities reach those of the second half.
+/// Returns the first step whose density is within a deviation of the mean of the second half.
 fn stationary_from(means: &[f64]) -> usize {
     let late = &means[means.len() / 2..];
     let n = late.len().max(1) as f64;
