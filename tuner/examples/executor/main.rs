@@ -8,9 +8,9 @@
 //! `--mix` and `--policies` name what is tried. With `--train-every`, interleaved jobs are also run with cost
 //! models that are trained after so many samples.
 //!
-//! Latencies count as measured side by side, when all jobs have ended and the machine is idle. How far
-//! measurements were disturbed shows in latencies that were measured while jobs ran, beside those of the same
-//! code on the idle machine: by their rank correlation, and by how far their ratios scatter.
+//! Latencies count as measured side by side, when all jobs have ended and the machine is idle. The
+//! disturbance of measurements shows in latencies that were measured while jobs ran, beside those of the same
+//! code on the idle machine: in their rank correlation, and in the scatter of their ratios.
 //!
 //! The stages of the sequential jobs then run in simulations, as if their kernels were of GPUs, on larger
 //! machines with more jobs.
