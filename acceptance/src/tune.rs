@@ -154,6 +154,7 @@ fn say(event: &Event<'_>, n_wrong: &mut usize) {
         Event::Warning { what } => println!("{what}"),
         Event::Waiting { .. }
         | Event::Started { .. }
+        | Event::Chosen { .. }
         | Event::Default { .. }
         | Event::Trial { .. }
         | Event::Saved { .. } => {}

@@ -27,6 +27,8 @@ pub(crate) enum Command {
     Bench(Bench),
     /// Say what the launches of an application took, which ran with `TVMTUNE_TRACE` set to a file
     Profile(Profile),
+    /// Propose the fewest buckets that are good enough at the extents of an application
+    Buckets(Buckets),
     /// Compile kernels for a GPU that need not be here, and say what they use
     Compile(Compile),
     /// Move what was found from your cache into the crate, to be committed and shipped
@@ -123,6 +125,10 @@ pub(crate) struct Tune {
     /// End the search of a kernel that is as fast as this, such as `35us`
     #[arg(long, value_name = "LATENCY")]
     pub(crate) until: Option<Span>,
+    /// Share the time by how often kernels ran in an application, which wrote this file with `TVMTUNE_TRACE`;
+    /// what did not run is left out
+    #[arg(long, value_name = "FILE", conflicts_with = "on")]
+    pub(crate) profile: Option<PathBuf>,
     /// Tune on this device only, instead of on the CPU, and on the GPU for what has code for GPUs
     #[arg(long, visible_alias = "device", value_name = "DEVICE")]
     pub(crate) target: Option<Device>,
@@ -326,6 +332,26 @@ pub(crate) struct Profile {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct Buckets {
+    /// The file that the application wrote with `TVMTUNE_TRACE`
+    pub(crate) file: PathBuf,
+    #[command(flatten)]
+    pub(crate) selection: Selection,
+    /// How much slower than the fastest schedule a bucket may be at any extent, in percent
+    #[arg(long, value_name = "PERCENT", default_value = "5", value_parser = percent)]
+    pub(crate) within: f64,
+    /// Extents of each kernel to time schedules at: those that took most time
+    #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) extents: u16,
+    /// Time on this device only, instead of on the CPU, and on the GPU for what has code for GPUs
+    #[arg(long, visible_alias = "device", value_name = "DEVICE")]
+    pub(crate) target: Option<Device>,
+    /// Print the result as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct Compile {
     #[command(flatten)]
     pub(crate) selection: Selection,
@@ -439,6 +465,11 @@ fn extent(text: &str) -> Result<(String, i64), String> {
     let parts = text.split_once('=').and_then(|(name, it)| Some((name, it.parse().ok()?)));
     let (name, extent) = parts.ok_or_else(|| "expected a dimension, such as M=128".to_owned())?;
     Ok((name.to_owned(), extent))
+}
+
+fn percent(text: &str) -> Result<f64, String> {
+    let number = text.parse().ok().filter(|it: &f64| *it >= 0.0 && it.is_finite());
+    number.ok_or_else(|| "expected a number that is not negative, such as 5".to_owned())
 }
 
 fn isa(name: &str) -> Result<Isa, String> {

@@ -75,6 +75,7 @@ fn run(command: Command) -> Result<Exit> {
         Command::Status(it) => command::status::run(&it),
         Command::Watch(it) => command::watch::run(&it),
         Command::Bench(it) => command::bench::run(&it),
+        Command::Buckets(it) => command::buckets::run(&it),
         Command::Profile(it) => command::profile::run(&it),
         Command::Compile(it) if it.record => command::record::run(&it),
         Command::Compile(it) => command::compile::run(&it),

@@ -17,6 +17,7 @@ pub(crate) struct Progress {
     n_finished: usize,
     n_trials: u64,
     latest: String,
+    now: String,
 }
 
 /// The time between lines without a terminal.
@@ -34,6 +35,7 @@ impl Progress {
             n_finished: 0,
             n_trials: 0,
             latest: String::new(),
+            now: String::new(),
         }
     }
 
@@ -45,6 +47,7 @@ impl Progress {
                 (self.n_tasks, self.latest) = (*n_tasks, String::new());
                 self.line(&format!("tuning {}", count(*n_tasks, "kernel")));
             }
+            Event::Chosen { task, reason } => self.now = format!("{task}: {reason}"),
             Event::Default { task, ns } => self.latest = format!("{task}: {}", latency(*ns)),
             Event::Trial { .. } => self.n_trials += 1,
             Event::Improved { task, from_ns, to_ns, .. } => {
@@ -63,8 +66,11 @@ impl Progress {
             Event::Warning { what } => self.line(&format!("warning: {what}")),
             Event::Saved { .. } => {}
         }
-        let Self { n_tasks, n_finished, n_trials, latest, .. } = self;
-        let state = format!("{n_finished}/{n_tasks} kernels, {n_trials} trials; {latest}");
+        let Self { n_tasks, n_finished, n_trials, latest, now, .. } = self;
+        let mut state = format!("{n_finished}/{n_tasks} kernels, {n_trials} trials");
+        for it in [now, latest].into_iter().filter(|it| !it.is_empty()) {
+            state += &format!("; {it}");
+        }
         if self.bar.is_hidden() && self.last.elapsed() >= HEARTBEAT {
             self.line(&state);
         }

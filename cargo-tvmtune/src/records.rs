@@ -39,6 +39,12 @@ impl<'a> PackageRecords<'a> {
         for warning in lookups.iter().flat_map(|it| &it.warnings) {
             eprintln!("warning: {warning}");
         }
+        for name in package.unknown_weights() {
+            eprintln!(
+                "warning: `[weights]` of tvmtune.toml names `{name}`, which is no kernel of `{}`",
+                package.name
+            );
+        }
         Self { package, lookups }
     }
 

@@ -75,6 +75,14 @@ pub(crate) fn count(n: usize, noun: &str) -> String {
     format!("{n} {noun}{}", if n == 1 { "" } else { "s" })
 }
 
+/// Formats a kernel's name, with its weight if it has another one than others: `mlp (weight 12)`.
+pub(crate) fn weighted(name: &str, weight: f64) -> String {
+    match weight {
+        1.0 => name.to_owned(),
+        it => format!("{name} (weight {it})"),
+    }
+}
+
 /// Formats a number with three significant digits.
 pub(crate) fn three_digits(value: f64) -> String {
     let decimals = match value {

@@ -307,6 +307,7 @@ impl Progress {
             }
             Event::Warning { what } => Self::Warning { what: one_line(what) },
             Event::Started { .. }
+            | Event::Chosen { .. }
             | Event::Skipped { .. }
             | Event::Improved { .. }
             | Event::Finished { .. }

@@ -2,6 +2,7 @@
 //! process of its own.
 
 use std::env;
+use std::fs::File;
 use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -28,6 +29,8 @@ pub struct NatsServer {
     program: PathBuf,
     folder: TempDir,
     port: u16,
+    /// Lines of its configuration, for those whom it lets in.
+    access: String,
     child: Option<Child>,
 }
 
@@ -55,6 +58,16 @@ impl NatsServer {
     /// On CI, where no test may be skipped for lack of a server, and if the server does not start.
     #[track_caller]
     pub fn start(limits: Limits) -> Option<Self> {
+        Self::start_for(limits, "")
+    }
+
+    /// Starts a server, with lines of its configuration that say whom it lets in; see [`Self::start`].
+    ///
+    /// # Panics
+    ///
+    /// See [`Self::start`].
+    #[track_caller]
+    pub fn start_for(limits: Limits, access: &str) -> Option<Self> {
         static PROGRAM_FILE: OnceLock<Result<PathBuf, String>> = OnceLock::new();
         let named = || env::var_os(VARIABLE).filter(|it| !it.is_empty()).map(PathBuf::from);
         let find = || named().map_or_else(|| pip::file(PACKAGE, PROGRAM), Ok);
@@ -64,7 +77,8 @@ impl NatsServer {
                 let port = listener.local_addr().expect("it has a port").port();
                 drop(listener);
                 let folder = tempfile::tempdir().expect("a temporary folder");
-                let mut server = Self { program: program.clone(), folder, port, child: None };
+                let (program, access) = (program.clone(), access.to_owned());
+                let mut server = Self { program, folder, port, access, child: None };
                 server.begin(limits);
                 Some(server)
             }
@@ -80,23 +94,27 @@ impl NatsServer {
     pub fn begin(&mut self, limits: Limits) {
         let Limits { max_payload, max_file } = limits;
         let (store, port) = (self.folder.path().join("store"), self.port);
+        let access = &self.access;
         let text = format!(
-            "listen: \"127.0.0.1:{port}\"\nmax_payload: {max_payload}\n\
+            "listen: \"127.0.0.1:{port}\"\nmax_payload: {max_payload}\n{access}\n\
              jetstream {{ store_dir: {store:?}, max_file: {max_file}, max_mem: 1000000 }}\n"
         );
         let file = self.folder.path().join("server.conf");
         std::fs::write(&file, text).expect("writable");
+        let log = self.folder.path().join("server.log");
         let child = Command::new(&self.program)
             .arg("--config")
             .arg(&file)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
-            .stderr(Stdio::null())
+            .stderr(File::create(&log).expect("writable"))
             .spawn();
-        self.child = Some(child.expect("it starts"));
+        let child = self.child.insert(child.expect("it starts"));
         let clock = Instant::now();
         while TcpStream::connect(("127.0.0.1", port)).is_err() {
-            assert!(clock.elapsed() < PATIENCE, "the NATS server does not start");
+            let is_running = child.try_wait().is_ok_and(|it| it.is_none());
+            let said = || std::fs::read_to_string(&log).unwrap_or_default();
+            assert!(is_running && clock.elapsed() < PATIENCE, "no NATS server: {}", said());
             thread::sleep(PAUSE);
         }
     }

@@ -52,6 +52,7 @@ mod tuning;
 mod types;
 mod unsigned;
 mod upgrade;
+mod weights;
 mod workers;
 #[cfg(target_arch = "x86_64")]
 mod x86;

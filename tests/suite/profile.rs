@@ -180,7 +180,102 @@ fn a_profile_has_all_launches_of_an_application() {
     assert!((number(&profile["total_us"]) / sum - 1.0).abs() < 1e-6);
     assert!((30e3..wall_us).contains(&number(&profile["idle_us"])), "{}", profile["idle_us"]);
 
+    // The next check writes the trace anew, and those after it measure the peaks that it expects to be unknown.
+    let kept = "kept.json";
+    let package = application.sandbox.package();
+    fs::copy(package.join(path), package.join(kept)).unwrap();
     check_text(&application, path);
+    check_tuning(&application, kept);
+    check_buckets(&application, kept);
+}
+
+/// Checks that tuning shares its time by the runs of a profile, and leaves out what did not run.
+#[track_caller]
+fn check_tuning(application: &Application, path: &str) {
+    if device::detect().is_none() {
+        return;
+    }
+    let text = fs::read_to_string(application.sandbox.package().join(path)).unwrap();
+    let is_small = |it: &&str| !it.contains("\"name\"") || it.contains("\"M\":[1,8]");
+    let small: String = text.lines().filter(is_small).map(|it| format!("{it}\n")).collect();
+    let other = small.replacen("\"workload\":\"", "\"workload\":\"0", 1);
+    application.sandbox.write("small.json", &small);
+    application.sandbox.write("other.json", &other);
+    let tune =
+        |path: &str| application.tvmtune(&["tune", "--profile", path, "--trials", "2", "--json"]);
+    let tuned = tune("other.json");
+    assert_eq!(tuned.code, Some(0), "{tuned:?}");
+    let unknown = "1 kernel that this package does not have as they were: `linear`";
+    assert!(tuned.err.contains(unknown), "{tuned:?}");
+    assert!(tuned.err.contains("left out: `twice_f32`, `twice_f64`"), "{tuned:?}");
+    let report: Value = serde_json::from_str(&tuned.out).unwrap();
+    let kernels = report["kernels"].as_array().unwrap();
+    assert_eq!(kernels.len(), 1, "{report:#}");
+    assert_eq!(
+        (&kernels[0]["name"], &kernels[0]["extents"]),
+        (&"linear".into(), &"M 1..=8".into())
+    );
+    let record = fs::read_to_string(&application.sandbox.records()[0]).unwrap();
+    assert!(
+        record.contains("weight = 3.0"),
+        "of four launches, one is of another program: {record}"
+    );
+    let missing = tune("none.json");
+    assert_eq!(missing.code, Some(2), "{missing:?}");
+    assert!(missing.err.contains("run an application with `TVMTUNE_TRACE`"), "{missing:?}");
+}
+
+/// Checks that buckets are proposed for the extents of a profile, also of one that is damaged.
+#[track_caller]
+fn check_buckets(application: &Application, path: &str) {
+    if device::detect().is_none() {
+        return;
+    }
+    let text = fs::read_to_string(application.sandbox.package().join(path)).unwrap();
+    // After the launch with 4 rows, a line that means nothing; the last launch took less than no time.
+    let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+    lines.insert(2, "{\"name\":\"linear\",\"cat\":\"tvm".to_owned());
+    let last = lines.last_mut().unwrap();
+    *last = last.replace("\"dur\":", "\"dur\":-");
+    application.sandbox.write("damaged.json", &lines.join("\n"));
+    let said = application.tvmtune(&["buckets", "damaged.json", "--json"]);
+    assert_eq!(said.code, Some(0), "{said:?}");
+    assert!(said.err.contains("damaged.json: line 4: control character"), "{said:?}");
+    assert!(said.err.contains("2 events left out, the others count"), "{said:?}");
+    let proposals: Value = serde_json::from_str(&said.out).unwrap();
+    let of = |name: &str| {
+        let mut all = proposals.as_array().unwrap().iter().filter(|it| it["name"] == name);
+        all.next().unwrap_or_else(|| panic!("{name}: {proposals:#}"))
+    };
+    assert_eq!(of("twice_f32")["ends"], Value::from(vec![100]), "where its only launch was");
+    let linear = of("linear");
+    assert_eq!((&linear["dim"], &linear["ends_now"]), (&"M".into(), &Value::from(vec![8, 64])));
+    let buckets = linear["buckets"].as_array().unwrap();
+    let extents = buckets.iter().flat_map(|it| it["extents"].as_array().unwrap());
+    assert_eq!(extents.collect::<Vec<_>>(), [3, 4, 8, 60], "{linear:#}");
+    let ends: Vec<&Value> = buckets.iter().map(|it| &it["range"][1]).collect();
+    assert_eq!(linear["ends"].as_array().unwrap().iter().collect::<Vec<_>>(), ends);
+    assert_eq!(buckets.iter().map(|it| number(&it["launches"])).sum::<f64>(), 5.0, "{linear:#}");
+    assert!(buckets.iter().all(|it| (0.0..=0.05).contains(&number(&it["worst"]))), "{linear:#}");
+    let [fastest, proposed] = ["fastest_us", "proposed_us"].map(|it| number(&linear[it]));
+    assert!(fastest > 0.0 && (fastest..=fastest * 1.05).contains(&proposed), "{linear:#}");
+
+    // One bucket is within any factor, and ends where launches do.
+    let text = application.tvmtune(&[
+        "buckets",
+        path,
+        "--within",
+        "100000",
+        "--extents",
+        "3",
+        "-k",
+        "linear",
+    ]);
+    assert_eq!(text.code, Some(0), "{text:?}");
+    assert!(text.out.contains("linear: buckets(M = [60]), by now [8, 64]; "), "{text:?}");
+    assert!(text.out.contains("% of its time were not timed"), "{text:?}");
+    let refused = application.tvmtune(&["buckets", path, "--within=-1"]);
+    assert!(refused.code == Some(2) && refused.err.contains("not negative"), "{refused:?}");
 }
 
 /// Checks the events that the application writes, in microseconds.

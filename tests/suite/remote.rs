@@ -9,7 +9,7 @@ use tvmtune_plan::device;
 use tvmtune_plan::record::Record;
 use tvmtune_tests::sandbox::{SOURCE, Said, Sandbox, said};
 use tvmtune_tests::skip;
-use tvmtune_tests::sshd::{Sshd, kill};
+use tvmtune_tests::sshd::{Sshd, kill, wait_for};
 
 /// A kernel whose search takes as long as it may, beside those that are tuned first or last.
 const LONG: &str = "
@@ -120,13 +120,24 @@ fn a_connection_that_is_cut_keeps_what_arrived_and_says_what_to_do() {
 }
 
 #[test]
-fn a_command_that_is_interrupted_leaves_nothing_there() {
+fn a_command_that_is_interrupted_or_killed_leaves_nothing_here_and_there() {
     let Some((sandbox, sshd)) = machines(LONG_ALONE) else { return };
-    let (mut child, _stderr) = start(&sandbox, &sshd, &SEARCH);
-    sshd.busy_worker();
-    kill(&format!("-{}", child.id()), "INT");
-    child.wait().unwrap();
-    check_left_nothing(&sshd);
+    let here = tempfile::tempdir().unwrap();
+    let left_here = || fs::read_dir(here.path()).unwrap().count();
+    // Ctrl-C is for all processes of a command, other signals for itself.
+    for (signal, is_for_all) in [("INT", true), ("TERM", false), ("KILL", false)] {
+        let mut command = command(&sandbox, &sshd, &SEARCH);
+        command.env("TMPDIR", here.path()).stdout(Stdio::null()).stderr(Stdio::null());
+        let mut child = command.process_group(0).spawn().unwrap();
+        sshd.busy_worker();
+        assert_eq!(left_here(), 1, "the folder of the connection");
+        let process = if is_for_all { format!("-{}", child.id()) } else { child.id().to_string() };
+        kill(&process, signal);
+        child.wait().unwrap();
+        check_left_nothing(&sshd);
+        wait_for(|| (left_here() == 0).then_some(()));
+        assert_eq!(left_here(), 0, "{signal}");
+    }
 }
 
 #[test]

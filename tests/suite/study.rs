@@ -42,13 +42,13 @@ fn a_study_is_run_once_and_reported_again() {
     let sandbox = Sandbox::new("sandbox", SOURCE);
     sandbox.write("small.toml", STUDY);
     let run = study(&sandbox, &["small.toml"]);
-    // Two transfer sources; of each seed and network an arm with a source, and one without.
-    assert!(run.err.contains("10 cells to run"), "{run:?}");
+    // Two transfer sources from each of two seeds; of each seed and network an arm with a source, and one without.
+    assert!(run.err.contains("12 cells to run"), "{run:?}");
     let out = sandbox.package().join("studies/small");
     let cells = fs::read_to_string(out.join("cells.jsonl")).unwrap();
     let lines: Vec<serde_json::Value> =
         cells.lines().filter(|it| !it.is_empty()).map(|it| it.parse().unwrap()).collect();
-    assert_eq!(lines.len(), 10);
+    assert_eq!(lines.len(), 12);
     for cell in &lines {
         // The kernel has two buckets.
         let n_layers = if cell["target"] == "sandbox" { 2 } else { 1 };

@@ -101,6 +101,7 @@ const READERS: &[&str] = &[
     "tvmtune-build/src/tune/session.rs",
     "cargo-tvmtune/src/command/doctor.rs",
     "cargo-tvmtune/src/command/profile.rs",
+    "cargo-tvmtune/src/profile/runs.rs",
     "cargo-tvmtune/src/study/",
 ];
 

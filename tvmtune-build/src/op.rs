@@ -37,6 +37,8 @@ pub struct Op {
     pub tolerance: Tolerance,
     /// For each parameter, the place where a launch finds it, as far as the program says.
     pub residence: Vec<Option<Residence>>,
+    /// The number of its runs, relative to other ops.
+    pub weight: f64,
     /// For each bucket, the range of each dynamic dimension; one, empty, if there are none.
     pub buckets: Vec<Vec<Interval>>,
     /// The function as text, for another process.
@@ -92,8 +94,20 @@ impl Op {
         let buckets = embed::buckets(&dag, &program.buckets());
         let (id, text) = (workload::id(&dag), print::canonical(&dag));
         let (tolerance, origin) = (program.tolerance(), Origin::Sources);
-        let residence = program.residence();
-        Some(Self { file, path, dag, id, text, tolerance, residence, buckets, source, origin })
+        let (residence, weight) = (program.residence(), program.weight());
+        Some(Self {
+            file,
+            path,
+            dag,
+            id,
+            text,
+            tolerance,
+            residence,
+            weight,
+            buckets,
+            source,
+            origin,
+        })
     }
 
     /// Compiles a function from its text.

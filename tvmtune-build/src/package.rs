@@ -65,7 +65,16 @@ impl Package {
         let expanded = package.expanded_ops();
         package.ops.extend(expanded.into_iter().filter(|it| seen.insert(it.plan_name())));
         op::tell_apart(&mut package.ops);
+        for op in &mut package.ops {
+            op.weight = package.config.weights.get(op.name()).copied().unwrap_or(op.weight);
+        }
         Ok(package)
+    }
+
+    /// Returns the names in `[weights]` of `tvmtune.toml` that no kernel has.
+    pub fn unknown_weights(&self) -> Vec<&str> {
+        let is_known = |name: &str| self.ops.iter().any(|it| it.name() == name);
+        self.config.weights.keys().map(String::as_str).filter(|it| !is_known(it)).collect()
     }
 
     /// Returns the ops that expansions found, those of the present sources first.

@@ -111,7 +111,7 @@ pub(crate) fn run(arguments: &Bench) -> Result<Exit> {
 
 /// Returns the workload of an op, with its operands where they are asked to be.
 fn workload(op: &Op, operands: Option<Operands>) -> Workload {
-    let workload = OpBuckets { op, buckets: Vec::new() }.workload();
+    let workload = OpBuckets::new(op, Vec::new()).workload();
     let Some(operands) = operands else { return workload };
     let residence = match operands {
         Operands::Cold => Residence::Cold,

@@ -2,6 +2,7 @@
 
 pub(crate) mod accept;
 pub(crate) mod bench;
+pub(crate) mod buckets;
 pub(crate) mod check;
 pub(crate) mod compile;
 pub(crate) mod doctor;

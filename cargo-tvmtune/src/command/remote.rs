@@ -59,6 +59,7 @@ pub(super) fn tune(address: &str, arguments: &Tune, report: &mut Report) -> Resu
         }
     };
     for (records, database) in &packages {
+        report.weights = tune::weights(records, None);
         let devices = match devices(address, remote.hello(), arguments, records) {
             Ok(devices) => devices,
             Err(why) => {
@@ -219,7 +220,7 @@ impl<'a> Session<'a> {
             Target::Gpu(_) => Vec::new(),
         };
         let (records, arguments) = (self.records, self.arguments);
-        let (isas, open) = tune::to_tune(records, self.device, &all, self.budget, arguments);
+        let (isas, open) = tune::to_tune(records, self.device, &all, self.budget, arguments, None);
         let platforms: Vec<Platform> = match self.device {
             Target::Cpu(_) => isas.into_iter().map(Platform::from).collect(),
             Target::Gpu(gpu) => vec![gpu.arch.into()],

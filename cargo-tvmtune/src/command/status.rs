@@ -17,7 +17,7 @@ use crate::cli::Status;
 use crate::device_plan::{self, PlannedVariant};
 use crate::output::{eprintln, print, println};
 use crate::records::{self, PackageRecords};
-use crate::render::{Table, ago, latency, took};
+use crate::render::{Table, ago, latency, took, weighted};
 use crate::{Exit, workspace};
 
 /// One bucket of a kernel on the instruction set of this machine, or on a CUDA device.
@@ -27,6 +27,8 @@ struct StatusRow {
     name: String,
     workload: String,
     extents: String,
+    /// The number of runs of the kernel, relative to others: its buckets share it.
+    weight: f64,
     isa: String,
     tier: &'static str,
     latency_us: Option<f64>,
@@ -104,6 +106,7 @@ fn row(
         name: op.name().to_owned(),
         workload: op.id.to_string(),
         extents: records::extents(op, variant.bucket),
+        weight: op.weight,
         isa: variant.platform.to_string(),
         tier: match variant.trace {
             Ok(None) => "no code",
@@ -152,7 +155,7 @@ fn table(rows: &[StatusRow]) -> Table {
     for row in rows {
         let dash = || "-".to_owned();
         table.row([
-            row.name.clone(),
+            weighted(&row.name, row.weight),
             row.extents.clone(),
             row.isa.clone(),
             row.tier.to_owned(),

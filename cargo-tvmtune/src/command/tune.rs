@@ -1,5 +1,7 @@
 //! `cargo tvmtune tune`: tunes the kernels whose budget was not spent yet.
 
+use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -20,9 +22,10 @@ use crate::Exit;
 use crate::cli::Tune;
 use crate::device_plan::{self, for_each_device, runnable};
 use crate::output::{eprintln, print, println};
+use crate::profile::runs::Runs;
 use crate::progress::Progress;
 use crate::records::{self, PackageRecords};
-use crate::render::{Table, count, latency, took};
+use crate::render::{Table, count, latency, took, weighted};
 
 /// The output with `--json`.
 #[derive(Default, Serialize)]
@@ -32,6 +35,9 @@ pub(super) struct Report {
     unreached: Vec<String>,
     /// Kernels that were as fast as asked for before.
     good_enough: Vec<String>,
+    /// Kernels whose search the budget ended; none if another machine tuned.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cut_off: Option<usize>,
     /// Batches that were measured again, since the machine changed its speed meanwhile.
     repeated_batches: u64,
     seconds: f64,
@@ -39,6 +45,12 @@ pub(super) struct Report {
     /// The times of all devices, from which `times` are made.
     #[serde(skip)]
     spent: TimeSpent,
+    /// The weights of kernels, by name.
+    #[serde(skip)]
+    pub(super) weights: BTreeMap<String, f64>,
+    /// A profile whose kernels ran with several extents.
+    #[serde(skip)]
+    has_extents: Option<PathBuf>,
     /// The address of another machine that was asked.
     #[serde(skip)]
     on: Option<String>,
@@ -61,6 +73,8 @@ struct Times {
 struct Line {
     name: String,
     extents: String,
+    /// The number of runs of the kernel, relative to others: its buckets share it.
+    weight: f64,
     isa: String,
     default_us: f64,
     latency_us: f64,
@@ -90,10 +104,16 @@ pub(crate) fn run(arguments: &Tune) -> Result<Exit> {
         };
     }
     runnable(arguments.variants.isa)?;
+    let runs = arguments.profile.as_deref().map(Runs::read).transpose()?;
     let exit =
         for_each_device(&arguments.selection, arguments.target, |records, database, device| {
             let package = &records.package.name;
-            match tune(records, database, device, arguments) {
+            report.weights = weights(records, runs.as_ref());
+            if let (Some(runs), Some(path)) = (&runs, &arguments.profile) {
+                let several = records.ops().any(|it| runs.of_op(it.0).len() > 1);
+                report.has_extents = several.then(|| path.clone()).or(report.has_extents.take());
+            }
+            match tune(records, database, device, arguments, runs.as_ref()) {
                 Ok(summary) => {
                     report.add(&summary);
                     records.package.plan_again()?;
@@ -112,6 +132,12 @@ pub(crate) fn run(arguments: &Tune) -> Result<Exit> {
     }
 }
 
+/// Returns the number of runs of each kernel, relative to others, by name: that of a profile, if there is one.
+pub(super) fn weights(records: &PackageRecords<'_>, runs: Option<&Runs>) -> BTreeMap<String, f64> {
+    let weight = |op: &Op| runs.map_or(op.weight, |it| it.weight(op));
+    records.ops().map(|(op, _)| (op.name().to_owned(), weight(op))).collect()
+}
+
 /// Tells if a session failed because nothing could be measured now, and not for want of a folder.
 pub(super) fn is_of_device(error: &SessionError) -> bool {
     error.is_busy() || matches!(error, SessionError::Machine(_) | SessionError::Tune(_))
@@ -123,9 +149,13 @@ fn tune(
     database: &Database,
     device: Target,
     arguments: &Tune,
+    runs: Option<&Runs>,
 ) -> Result<Summary, SessionError> {
     let budget = budget(records.package, arguments);
-    let (isas, ops) = to_tune(records, device, &device::isas(), budget, arguments);
+    if let Some(runs) = runs {
+        runs.compare(records.ops().map(|it| it.0));
+    }
+    let (isas, ops) = to_tune(records, device, &device::isas(), budget, arguments, runs);
     if ops.is_empty() {
         return Ok(Summary::default());
     }
@@ -149,6 +179,7 @@ pub(super) fn to_tune<'a>(
     all: &[Isa],
     budget: Budget,
     arguments: &Tune,
+    runs: Option<&Runs>,
 ) -> (Vec<Isa>, Vec<OpBuckets<'a>>) {
     // Older instruction sets are for other machines: they wait until this one has all it needs.
     let (first, others) = match arguments.variants.isa {
@@ -156,10 +187,18 @@ pub(super) fn to_tune<'a>(
         None => (all[..all.len().min(1)].to_vec(), all.get(1..).unwrap_or_default().to_vec()),
     };
     let (mut isas, mut ops) = (first, Vec::new());
-    ops.extend(open(records, device, &isas, budget, arguments));
+    let ran = |mut all: Vec<OpBuckets<'a>>| {
+        if let Some(runs) = runs {
+            all.iter_mut().for_each(|it| it.buckets.retain(|n| runs.has(it.op, *n)));
+            all.retain(|it| !it.buckets.is_empty());
+            all.iter_mut().for_each(|it| runs.weigh(it));
+        }
+        all
+    };
+    ops.extend(ran(open(records, device, &isas, budget, arguments)));
     if ops.is_empty() && !others.is_empty() {
         isas = others;
-        ops.extend(open(records, device, &isas, budget, arguments));
+        ops.extend(ran(open(records, device, &isas, budget, arguments)));
     }
     (isas, ops)
 }
@@ -180,7 +219,7 @@ fn open<'a>(
         let is_open = |it: &usize| is_asked(it) && (arguments.again || !done[*it]);
         let buckets: Vec<usize> = (0..op.buckets.len()).filter(is_open).collect();
         if !buckets.is_empty() {
-            open.push(OpBuckets { op, buckets });
+            open.push(OpBuckets::new(op, buckets));
         }
     }
     open
@@ -279,6 +318,7 @@ impl Report {
         self.kernels.extend(summary.results.iter().map(|it| Line {
             name: it.task.program.clone(),
             extents: records::ranges(it.task.dims.iter().map(|(name, it)| (name.as_str(), *it))),
+            weight: self.weights.get(&it.task.program).copied().unwrap_or(1.0),
             isa: it.task.platform.to_string(),
             default_us: it.default_ns / 1e3,
             latency_us: it.best_ns / 1e3,
@@ -294,6 +334,9 @@ impl Report {
         );
         self.unreached.extend(summary.unreached.iter().map(ToString::to_string));
         self.good_enough.extend(summary.met.iter().map(ToString::to_string));
+        if self.on.is_none() {
+            *self.cut_off.get_or_insert_default() += summary.n_cut_off;
+        }
         self.repeated_batches += summary.n_repeated;
     }
 
@@ -323,7 +366,7 @@ impl Report {
         let mut table = Table::new(header);
         for it in &self.kernels {
             table.row([
-                it.name.clone(),
+                weighted(&it.name, it.weight),
                 it.extents.clone(),
                 it.isa.clone(),
                 latency(it.default_us * 1e3),
@@ -344,6 +387,13 @@ impl Report {
             span(self.seconds),
             self.times.text(),
         );
+        if self.cut_off == Some(0) && self.unreached.is_empty() && !self.kernels.is_empty() {
+            text += "\nended before its budget: no kernel is expected to gain more";
+        }
+        if let Some(profile) = &self.has_extents {
+            let shown = profile.display();
+            text += &format!("\n`cargo tvmtune buckets {shown}` proposes buckets for its extents");
+        }
         text += &match self.unreached.len() {
             0 => "\n`cargo tvmtune accept` moves what was found into the crate\n".to_owned(),
             n => format!("\nthe budget did not reach {n} more; run it again\n"),

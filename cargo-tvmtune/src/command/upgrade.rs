@@ -155,7 +155,7 @@ fn measure(
             buckets.extend(position(op, it.bucket).filter(|it| !buckets.contains(it)));
         }
         if !buckets.is_empty() {
-            ops.push(OpBuckets { op, buckets });
+            ops.push(OpBuckets::new(op, buckets));
         }
     }
     if ops.is_empty() {

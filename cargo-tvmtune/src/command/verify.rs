@@ -74,7 +74,7 @@ pub(crate) fn run(arguments: &Verify) -> Result<Exit> {
             // Of damaged files the schedules tell that they belong to.
             let is_of_schedule = |it: &&DatabaseError| matches!(it, DatabaseError::Artifact { .. });
             n_unreadable += lookup.warnings.iter().filter(|it| !is_of_schedule(it)).count();
-            let workload = OpBuckets { op, buckets: Vec::new() }.workload();
+            let workload = OpBuckets::new(op, Vec::new()).workload();
             for found in &lookup.records {
                 let entries = found.record.buckets.iter().flat_map(|it| &it.schedules);
                 n_untimed += entries.filter(|it| it.is_replayed()).count();

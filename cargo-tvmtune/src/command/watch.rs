@@ -48,13 +48,14 @@ pub(crate) fn run(arguments: &Watch) -> Result<Exit> {
     }
 }
 
-/// Formats the progress of runs, two lines each.
+/// Formats the progress of runs, up to three lines each.
 fn text(runs: &[Progress]) -> String {
     if runs.is_empty() {
         return "nothing is being tuned\n".to_owned();
     }
     let lines = runs.iter().map(|it| {
         let (name, latest) = (Printable(&it.package), Printable(&it.latest));
+        let now = Printable(&it.now);
         let budget = Duration::try_from_secs_f64(it.budget_seconds).unwrap_or_default();
         let time = format!("{} of at most {}", took(it.elapsed()), took(budget));
         let state = match it.phase {
@@ -72,7 +73,9 @@ fn text(runs: &[Progress]) -> String {
                 count(it.n_trials as usize, "trial"),
             ),
         };
-        format!("{name} (process {}): {state}; {time}\n  {latest}\n", it.process)
+        let details = [now, latest].map(|it| it.to_string()).into_iter();
+        let details = details.filter(|it| !it.is_empty()).map(|it| format!("  {it}\n"));
+        format!("{name} (process {}): {state}; {time}\n{}", it.process, details.collect::<String>())
     });
     lines.collect()
 }
@@ -82,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_run_is_two_lines() {
+    fn a_run_is_three_lines() {
         assert_eq!(text(&[]), "nothing is being tuned\n");
         let mut run = Progress {
             process: 7,
@@ -96,11 +99,12 @@ mod tests {
             n_finished: 1,
             n_trials: 40,
             latest: "linear avx2: 41.0 us -> 20.5 us".to_owned(),
+            now: "mlp avx2: first search".to_owned(),
         };
         assert_eq!(
             text(&[run.clone()]),
             "model (process 7): 2 of 3 kernels begun, 1 finished, 40 trials; 0.0 s of at most 60 s\n  \
-             linear avx2: 41.0 us -> 20.5 us\n"
+             mlp avx2: first search\n  linear avx2: 41.0 us -> 20.5 us\n"
         );
         run.phase = Phase::Waiting;
         assert!(text(&[run]).contains("waits for another run"));

@@ -33,7 +33,10 @@ pub(crate) struct Launch {
 /// A launch, as the runtime wrote it.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub(crate) struct Arguments {
-    /// The range of each dynamic dimension.
+    /// The extent of each dynamic dimension.
+    #[serde(default)]
+    pub(crate) dims: BTreeMap<String, i64>,
+    /// The range of each of them.
     pub(crate) bucket: BTreeMap<String, [i64; 2]>,
     pub(crate) isa: String,
     pub(crate) tier: String,

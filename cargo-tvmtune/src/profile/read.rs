@@ -107,7 +107,12 @@ impl Profile {
         }
     }
 
-    fn add(&mut self, event: Value) -> Result<(), String> {
+    /// Adds an event.
+    ///
+    /// # Errors
+    ///
+    /// A text that says what is wrong with it.
+    pub(super) fn add(&mut self, event: Value) -> Result<(), String> {
         match Event::new(event)? {
             Event::Launch(launch) => self.launches.push(*launch),
             Event::Captured => self.n_captured += 1,

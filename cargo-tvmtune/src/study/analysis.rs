@@ -80,31 +80,30 @@ pub(super) fn pairs<'a>(cells: &[&'a Cell], [arm, other]: [&str; 2]) -> Vec<(&'a
     of_arm.filter_map(|it| Some((*it, counterpart(it)?))).collect()
 }
 
-/// Compares the cells of pairs; networks, and layers, count as much as each other.
+/// Compares the cells of pairs; networks count as much as each other, and in a network its layers.
 pub(super) fn compare(pairs: &[(&Cell, &Cell)]) -> Comparison {
     let mut networks = Groups::default();
     let mut layers = Groups::default();
     let (mut trials, mut seconds) = (Groups::default(), Groups::default());
     let mut at_equal_time = Groups::default();
     for (cell, other) in pairs {
-        let target = &cell.key.target;
+        let group = (cell.key.target.as_str(), cell.key.seed);
         // Beside the default schedule of its own cell: the machine drifts by more than arms differ.
         let network = |it: &Cell| Some(it.best_ns()? / it.default_ns()?);
         if let (Some(a), Some(b)) = (network(cell), network(other)) {
-            networks.add(target.clone(), a / b);
+            networks.add(group, a / b);
         }
         let layer = |it: &Layer| it.best_ns / it.default_ns;
         for (a, b) in common_layers(cell, other) {
-            let name = format!("{target} {}", a.name);
-            layers.add(name.clone(), layer(a) / layer(b));
+            layers.add(group, layer(a) / layer(b));
             let end = last_seconds(a).min(last_seconds(b));
             let seen = |it: &Layer| Some(seen_by(&it.curve, end)?.ns / it.default_ns);
             if let (Some(a), Some(b)) = (seen(a), seen(b)) {
-                at_equal_time.add(name.clone(), a / b);
+                at_equal_time.add(group, a / b);
             }
             if let Some((a, b)) = equally_good(a, b) {
-                trials.add(name.clone(), a.trials as f64 / b.trials as f64);
-                seconds.add(name, a.seconds / b.seconds);
+                trials.add(group, a.trials as f64 / b.trials as f64);
+                seconds.add(group, a.seconds / b.seconds);
             }
         }
     }
@@ -186,21 +185,26 @@ fn seen_by(curve: &[Step], seconds: f64) -> Option<Step> {
     curve.iter().take_while(|it| it.seconds <= seconds).last().copied()
 }
 
-/// Ratios by what they are of.
+/// Ratios by network and seed. Those of one network and seed share what makes them differ from others: the
+/// network, the session, and the cell that they are relative to, which is one for all transfer sources. So their
+/// mean is one observation.
 #[derive(Default)]
-struct Groups(BTreeMap<String, Vec<f64>>);
+struct Groups<'a>(BTreeMap<&'a str, BTreeMap<u64, Vec<f64>>>);
 
-impl Groups {
-    fn add(&mut self, group: String, ratio: f64) {
-        self.0.entry(group).or_default().push(ratio);
+impl<'a> Groups<'a> {
+    fn add(&mut self, (network, seed): (&'a str, u64), ratio: f64) {
+        self.0.entry(network).or_default().entry(seed).or_default().push(ratio);
     }
 
     fn all(&self) -> Vec<f64> {
-        self.0.values().flatten().copied().collect()
+        self.0.values().flat_map(BTreeMap::values).flatten().copied().collect()
     }
 
     fn ratio(self) -> Option<Ratio> {
-        let groups: Vec<Vec<f64>> = self.0.into_values().collect();
+        let of_network = |seeds: BTreeMap<u64, Vec<f64>>| {
+            seeds.into_values().map(|it| geometric_mean(&it)).collect()
+        };
+        let groups: Vec<Vec<f64>> = self.0.into_values().map(of_network).collect();
         statistics::ratio(&groups, SEED)
     }
 }

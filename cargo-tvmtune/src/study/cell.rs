@@ -24,8 +24,8 @@ pub(crate) struct Cell {
     pub(crate) tool: String,
     /// The arm's search strategy and its options.
     pub(crate) recipe: Recipe,
-    /// The choice of the layer of each round.
-    #[serde(default)]
+    /// The choice of the layer of each round; cells without one are older than any other.
+    #[serde(default = "recent_gain")]
     pub(crate) scheduler: Scheduler,
     /// Trials and seconds that the arm might spend.
     pub(crate) budget: Budget,
@@ -39,6 +39,10 @@ pub(crate) struct Cell {
     pub(crate) missing: Vec<Missing>,
     /// The convergence curve of the network: all tuned layers together.
     pub(crate) curve: Vec<Step>,
+}
+
+fn recent_gain() -> Scheduler {
+    Scheduler::RecentGain
 }
 
 /// A layer that was tuned.

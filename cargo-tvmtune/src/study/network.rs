@@ -71,7 +71,5 @@ fn package_workloads(name: &str) -> Result<Vec<Workload>> {
     let packages = workspace::packages(&selection)
         .with_context(|| format!("`{name}` is no network, and the kernels of no package"))?;
     let ops = packages.iter().flat_map(|it| &it.ops);
-    Ok(ops
-        .map(|op| OpBuckets { op, buckets: (0..op.buckets.len()).collect() }.workload())
-        .collect())
+    Ok(ops.map(|op| OpBuckets::new(op, (0..op.buckets.len()).collect()).workload()).collect())
 }

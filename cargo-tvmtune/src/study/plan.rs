@@ -37,6 +37,9 @@ pub(crate) struct Study {
     /// The arm of full tuning, of which others reach a share.
     #[serde(default)]
     pub(crate) full: Option<String>,
+    /// The choice of the layer of each round, where an arm states none.
+    #[serde(default)]
+    pub(crate) scheduler: Scheduler,
     /// The transfer sources of arms that transfer.
     #[serde(default, rename = "donors")]
     pub(crate) sources: Option<SourceNetworks>,
@@ -69,7 +72,7 @@ pub(super) const NO_LIMIT: f64 = 7.0 * 24.0 * 3600.0;
 pub(crate) struct SourceNetworks {
     /// The pairs of a source and a tuned network.
     pub(crate) pairs: Pairs,
-    /// The recipe by which a source is tuned, once.
+    /// The recipe by which a source is tuned, once from each seed.
     #[serde(default)]
     pub(crate) recipe: Recipe,
     /// Its budget.
@@ -82,6 +85,8 @@ pub(crate) struct SourceNetworks {
 pub(crate) enum Pairs {
     /// Every ordered pair of two networks.
     EveryOrderedPair,
+    /// All other networks together, as the database of a user has them.
+    Pooled,
 }
 
 /// An arm: a recipe with a name.
@@ -93,9 +98,9 @@ pub(crate) struct Arm {
     /// The recipe; omitted fields are as in `cargo tvmtune tune`.
     #[serde(default)]
     pub(crate) recipe: Recipe,
-    /// The choice of the layer of the next round.
+    /// The choice of the layer of each round, if it is not that of the study.
     #[serde(default)]
-    pub(crate) scheduler: Scheduler,
+    pub(crate) scheduler: Option<Scheduler>,
 }
 
 /// The terms by which a cell is tuned.
@@ -113,7 +118,7 @@ pub(crate) struct Key {
     pub(crate) seed: u64,
     /// The network that is tuned.
     pub(crate) target: String,
-    /// The network whose records are the transfer sources.
+    /// The network whose records are the transfer sources; [`Study::OTHERS`] for all others.
     #[serde(rename = "donor")]
     pub(crate) source: Option<String>,
     /// The arm; [`Study::SOURCE`] for sources.
@@ -135,6 +140,8 @@ fn no_limit() -> f64 {
 impl Study {
     /// The arm of cells that tune sources, as stored.
     pub(crate) const SOURCE: &str = "donor";
+    /// The source that is all other networks.
+    pub(crate) const OTHERS: &str = "others";
 
     /// Reads a study.
     ///
@@ -184,15 +191,32 @@ impl Study {
         self
     }
 
-    /// Returns the cells that tune sources; they run before all others.
+    /// Returns the cells that tune sources, afresh from each seed: else all cells of a pair would share the luck
+    /// of one session.
     pub(crate) fn source_cells(&self) -> Vec<Key> {
-        let key = |target: &&str| Key {
-            seed: self.seeds[0],
-            target: (*target).to_owned(),
-            source: None,
-            arm: Self::SOURCE.to_owned(),
+        let of_seed = |seed: &u64| {
+            let key = |target: &&str| Key {
+                seed: *seed,
+                target: (*target).to_owned(),
+                source: None,
+                arm: Self::SOURCE.to_owned(),
+            };
+            self.targets().iter().map(key).collect::<Vec<_>>()
         };
-        if self.sources.is_none() { Vec::new() } else { self.targets().iter().map(key).collect() }
+        if self.sources.is_none() {
+            return Vec::new();
+        }
+        self.seeds.iter().flat_map(of_seed).collect()
+    }
+
+    /// Returns the cells whose records a cell is given.
+    pub(crate) fn sources_of_cell(&self, key: &Key) -> Vec<Key> {
+        let is_given = |it: &Key| match key.source.as_deref() {
+            Some(Self::OTHERS) => it.target != key.target,
+            source => Some(it.target.as_str()) == source,
+        };
+        let all = self.source_cells().into_iter();
+        all.filter(|it| it.seed == key.seed && is_given(it)).collect()
     }
 
     /// Returns the cells of all arms, in the order in which they run: those that are compared one
@@ -218,12 +242,13 @@ impl Study {
     /// Returns the sources for cells of an arm; a single `None` if it does not transfer.
     fn sources_of(&self, arm: &Arm, target: &str) -> Vec<Option<String>> {
         match &self.sources {
-            Some(SourceNetworks { pairs: Pairs::EveryOrderedPair, .. })
-                if arm.recipe.transfer != When::Never =>
-            {
-                let others = self.targets().into_iter().filter(|it| *it != target);
-                others.map(|it| Some(it.to_owned())).collect()
-            }
+            Some(it) if arm.recipe.transfer != When::Never => match it.pairs {
+                Pairs::EveryOrderedPair => {
+                    let others = self.targets().into_iter().filter(|it| *it != target);
+                    others.map(|it| Some(it.to_owned())).collect()
+                }
+                Pairs::Pooled => vec![Some(Self::OTHERS.to_owned())],
+            },
             _ => vec![None],
         }
     }
@@ -231,10 +256,10 @@ impl Study {
     /// Returns the terms of a cell; `None` for cells of another study.
     pub(crate) fn terms(&self, key: &Key) -> Option<Terms> {
         let (recipe, scheduler, budget) = match &self.sources {
-            Some(it) if key.arm == Self::SOURCE => (it.recipe, Scheduler::default(), it.budget),
+            Some(it) if key.arm == Self::SOURCE => (it.recipe, self.scheduler, it.budget),
             _ => {
                 let arm = self.arms.iter().find(|it| it.name == key.arm)?;
-                (arm.recipe, arm.scheduler, self.budget)
+                (arm.recipe, arm.scheduler.unwrap_or(self.scheduler), self.budget)
             }
         };
         let recipe = Recipe { analytic: recipe.analytic && self.analytic, ..recipe };

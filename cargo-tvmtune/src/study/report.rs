@@ -84,7 +84,7 @@ fn speedups(study: &Study, cells: &[&Cell]) -> String {
         let of_arm: Vec<&Cell> =
             cells.iter().filter(|it| it.key.arm == arm.name).copied().collect();
         let it = analysis::speedup(&of_arm);
-        let times = |values: [f64; 2]| values.map(|it| format!("{it:.3}x"));
+        let times = |values: [f64; 2]| values.map(|it| known(it, "x"));
         let ([layers_mean, layers_median], [mean, median]) = (times(it.layers), times(it.networks));
         table.row(&[
             arm.name.clone(),
@@ -112,7 +112,7 @@ fn comparisons(study: &Study, cells: &[&Cell]) -> String {
             it.n_pairs.to_string(),
             ratio(it.networks),
             ratio(it.layers),
-            format!("{:.3}", it.layers_median),
+            known(it.layers_median, ""),
             ratio(it.at_equal_time),
             ratio(it.trials),
             ratio(it.seconds),
@@ -185,6 +185,11 @@ fn range(ns: &[f64]) -> String {
     let (low, high) =
         ns.iter().fold((f64::INFINITY, 0.0_f64), |it, ns| (it.0.min(*ns), it.1.max(*ns)));
     format!("{} ({} to {})", latency(median(ns)), latency(low), latency(high))
+}
+
+/// Formats a number with a unit; a dash if nothing was measured.
+fn known(value: f64, unit: &str) -> String {
+    if value.is_nan() { "-".to_owned() } else { format!("{value:.3}{unit}") }
 }
 
 fn ratio(ratio: Option<Ratio>) -> String {

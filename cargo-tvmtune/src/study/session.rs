@@ -30,11 +30,10 @@ fn dir(out: &Path, key: &Key) -> PathBuf {
     out.join("cells").join(format!("{}{source}-{}-{}", key.target, key.arm, key.seed))
 }
 
-/// Returns the folder of the records of a cell's transfer source.
-fn source_dir(out: &Path, study: &Study, key: &Key) -> Option<PathBuf> {
-    let source = key.source.as_ref()?;
-    let cell = study.source_cells().into_iter().find(|it| it.target == *source)?;
-    Some(Cache::new(&dir(out, &cell)).records())
+/// Returns the folders of the records of a cell's transfer sources.
+fn source_dirs(out: &Path, study: &Study, key: &Key) -> Vec<PathBuf> {
+    let cells = study.sources_of_cell(key);
+    cells.iter().map(|it| Cache::new(&dir(out, it)).records()).collect()
 }
 
 impl Machine {
@@ -73,8 +72,8 @@ impl Machine {
         }
         let cache = Cache::new(&own);
         let mut folders = vec![Store { kind: StoreKind::Cache, dir: cache.records() }];
-        let source = source_dir(out, study, key);
-        folders.extend(source.map(|dir| Store { kind: StoreKind::Overlay, dir }));
+        let sources = source_dirs(out, study, key).into_iter();
+        folders.extend(sources.map(|dir| Store { kind: StoreKind::Overlay, dir }));
         let database = Database::new(folders, Some(cache));
 
         let mut convergence = Convergence::new(tasks(network));

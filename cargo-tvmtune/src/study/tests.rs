@@ -88,7 +88,7 @@ fn studies_that_are_shipped_can_be_read() {
         assert!(study.smoke().cells().len() < 30, "smoke tests are short");
         n_studies += 1;
     }
-    assert_eq!(n_studies, 4);
+    assert_eq!(n_studies, 7);
 }
 
 #[test]
@@ -110,7 +110,7 @@ fn inconsistent_studies_are_refused() {
 #[test]
 fn compared_cells_run_one_after_the_other() {
     let study = study();
-    assert_eq!(study.source_cells().len(), 3);
+    assert_eq!(study.source_cells().len(), 9, "each network from each seed");
     let cells = study.cells();
     assert_eq!(cells.iter().collect::<BTreeSet<_>>().len(), cells.len(), "none twice");
     // Of each seed and network: one without transfer, and one for each source.

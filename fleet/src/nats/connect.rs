@@ -7,8 +7,10 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use async_nats::{Client, ConnectOptions, ServerAddr};
+use async_nats::{Client, ConnectError, ConnectErrorKind, ConnectOptions, ServerAddr};
+use percent_encoding::percent_decode_str;
 use tvmtune_plan::printable::one_line;
+use tvmtune_plan::read;
 
 use super::error::{NatsError, chain};
 
@@ -84,16 +86,53 @@ impl Server {
     ///
     /// # Errors
     ///
-    /// [`NatsError::Unreachable`], or one that says why the server does not serve.
+    /// One that says why there is no connection, or why the server does not serve.
     pub(super) async fn connect(&self, name: &str) -> Result<Client, NatsError> {
         let unreachable = |why: String| NatsError::Unreachable { server: self.shown(), why };
         let parsed =
             self.url.split(',').map(str::parse::<ServerAddr>).collect::<Result<Vec<_>, _>>();
         let addresses = parsed.map_err(|it| unreachable(chain(&it)))?;
+        let server = self.clone().or_of_addresses(&addresses);
+        for path in [&self.creds, &self.ca, &self.cert, &self.key].into_iter().flatten() {
+            read::open(path).map_err(|source| NatsError::File { path: path.clone(), source })?;
+        }
         let options =
-            self.options(name).await.map_err(|it| unreachable(one_line(&it.to_string())))?;
-        let client = options.connect(addresses).await.map_err(|it| unreachable(chain(&it)))?;
+            server.options(name).await.map_err(|it| unreachable(one_line(&it.to_string())))?;
+        let client = options.connect(addresses).await.map_err(|it| self.not_connected(&it))?;
         self.check(&client).map(|()| client)
+    }
+
+    /// Fills in the credentials of the first address that has some, if no others were given: a user with a
+    /// password, or a token.
+    fn or_of_addresses(mut self, addresses: &[ServerAddr]) -> Self {
+        if self.user.is_some() || self.token.is_some() || self.creds.is_some() {
+            return self;
+        }
+        let decoded = |it: &str| percent_decode_str(it).decode_utf8_lossy().into_owned();
+        if let Some(address) = addresses.iter().find(|it| it.username().is_some()) {
+            let name = address.username().map(decoded);
+            match address.password() {
+                Some(password) => (self.user, self.password) = (name, Some(decoded(password))),
+                None => self.token = name,
+            }
+        }
+        self
+    }
+
+    /// Returns the error of a first connection.
+    fn not_connected(&self, error: &ConnectError) -> NatsError {
+        let (server, why) = (self.shown(), chain(error));
+        match error.kind() {
+            ConnectErrorKind::Authentication | ConnectErrorKind::AuthorizationViolation => {
+                NatsError::Refused { server, why }
+            }
+            ConnectErrorKind::Tls => NatsError::Insecure { server, why },
+            // A refused handshake shows as a connection that is cut.
+            _ if why.contains("certificate") || why.contains("fatal alert") => {
+                NatsError::Insecure { server, why }
+            }
+            _ => NatsError::Unreachable { server, why },
+        }
     }
 
     async fn options(&self, name: &str) -> std::io::Result<ConnectOptions> {
@@ -147,6 +186,21 @@ impl fmt::Debug for Server {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn credentials_in_an_address_are_used_where_there_are_no_others() {
+        let of = |url: &str, given: Server| {
+            let addresses: Vec<ServerAddr> = url.split(',').map(|it| it.parse().unwrap()).collect();
+            let it = given.or_of_addresses(&addresses);
+            [it.user, it.password, it.token].map(Option::unwrap_or_default)
+        };
+        let none = Server::default();
+        assert_eq!(of("nats://a,tls://me:p%40ss@b", none.clone()), ["me", "p@ss", ""]);
+        assert_eq!(of("nats://t0ken@a", none.clone()), ["", "", "t0ken"]);
+        assert_eq!(of("nats://a", none), ["", "", ""]);
+        let given = Server { token: Some("given".to_owned()), ..Server::default() };
+        assert_eq!(of("nats://me:secret@a", given), ["", "", "given"]);
+    }
 
     #[test]
     fn what_is_given_goes_before_variables_and_passwords_are_not_shown() {

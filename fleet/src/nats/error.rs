@@ -1,6 +1,8 @@
 //! Errors of a server, with what was being done and the next command.
 
 use std::error::Error;
+use std::io;
+use std::path::PathBuf;
 
 use tvmtune_plan::printable::one_line;
 
@@ -17,6 +19,27 @@ pub enum NatsError {
          tune on this machine by `cargo tvmtune tune`"
     )]
     Unreachable { server: String, why: String },
+    /// The server does not let this client in.
+    #[error(
+        "the NATS server `{server}` does not let this client in: {why}; give the credentials that it asks \
+         for (`NATS_USER` and `NATS_PASSWORD`, `NATS_TOKEN`, or `--nats-creds`), or tune on this machine by \
+         `cargo tvmtune tune`"
+    )]
+    Refused { server: String, why: String },
+    /// Credentials or a certificate can't be read.
+    #[error(
+        "cannot read `{}`: {source}; name another file of credentials or certificates, or tune on this machine \
+         by `cargo tvmtune tune`",
+        .path.display()
+    )]
+    File { path: PathBuf, source: io::Error },
+    /// There is no secure connection to the server.
+    #[error(
+        "cannot connect to the NATS server `{server}` by TLS: {why}; name the certificate of the authority \
+         that signed the server's by `--nats-ca`, and this client's own by `--nats-cert` and `--nats-key` if \
+         the server asks for one, or tune on this machine by `cargo tvmtune tune`"
+    )]
+    Insecure { server: String, why: String },
     /// The server is too old.
     #[error(
         "the NATS server `{server}` is version {found}, and {OLDEST} is the oldest that serves; install a \

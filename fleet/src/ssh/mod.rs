@@ -19,6 +19,7 @@
 //! - No wait is longer than a task's budget and a grace.
 
 mod error;
+mod master;
 mod message;
 mod probe;
 mod remote;

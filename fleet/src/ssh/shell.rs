@@ -16,6 +16,7 @@ use tvmtune_plan::printable::one_line;
 use tvmtune_plan::read;
 
 use super::error::RemoteError;
+use super::master::Master;
 
 /// Names another client, with its first arguments.
 const VARIABLE: &str = "TVMTUNE_SSH";
@@ -32,6 +33,9 @@ const OPTIONS: [&str; 5] = [
 /// The exit code of the client if it could not run the command, or lost its connection.
 pub(super) const CLIENT_FAILED: i32 = 255;
 
+/// The exit codes of `sh` if it could not run the client.
+const NOT_RUN: [Option<i32>; 2] = [Some(126), Some(127)];
+
 /// The longest path of a socket: systems take about 100 bytes, and the client appends some.
 const MAX_SOCKET_BYTES: usize = 80;
 /// The time in which a connection is made, and in which processes end by themselves.
@@ -44,7 +48,7 @@ pub(super) struct Shell {
     client: Vec<OsString>,
     address: String,
     /// The process that holds the connection, if it is shared.
-    master: Option<Child>,
+    master: Option<Master>,
     /// The folder of the socket of that connection, and of what clients say.
     folder: TempDir,
 }
@@ -86,16 +90,20 @@ impl Shell {
         let (said, file) = self.said("master")?;
         let mut command = self.client();
         command.args(["-M", "-N", "-oControlPersist=no", "-S"]).arg(self.socket());
-        command.arg(&self.address).stdin(Stdio::null()).stdout(Stdio::null()).stderr(file);
-        let mut master = command.spawn().map_err(|it| self.no_client(it))?;
+        command.arg(&self.address);
+        let mut master = Master::start(&command, self.folder.path(), file)
+            .map_err(|source| RemoteError::NoClient { program: "sh".to_owned(), source })?;
         let started = Instant::now();
         let status = loop {
             match master.try_wait() {
                 Ok(None) if self.socket().exists() => break None,
                 Ok(None) if started.elapsed() < CONNECT_LIMIT => thread::sleep(PAUSE),
                 Ok(None) => {
-                    end(&mut master);
+                    master.end();
                     break Some("it takes too long".to_owned());
+                }
+                Ok(Some(status)) if NOT_RUN.contains(&status.code()) => {
+                    return Err(self.no_client(io::Error::other(last_line(&said))));
                 }
                 Ok(Some(_)) => break Some(last_line(&said)),
                 Err(error) => break Some(error.to_string()),
@@ -190,7 +198,7 @@ impl Shell {
 impl Drop for Shell {
     fn drop(&mut self) {
         if let Some(master) = &mut self.master {
-            end(master);
+            master.end();
         }
     }
 }

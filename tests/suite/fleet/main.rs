@@ -5,6 +5,7 @@ mod hardware; // machines that never were
 mod party; // a fleet in this process
 mod proxy; // a way to the server that can be cut
 
+mod access; // passwords, tokens, certificates
 mod bad; // hostile texts, full disks, crashing tasks
 mod faults; // workers, servers and connections that fail
 mod many; // fifty workers

@@ -36,10 +36,20 @@ pub(crate) struct Party {
 /// Runs a test of a fleet with these settings; skips it where there is no server.
 pub(crate) fn with_party(limits: Limits, settings: Settings, test: impl AsyncFnOnce(Party)) {
     let Some(server) = NatsServer::start(limits) else { return };
+    let at = Server::at(&server.url());
+    with_party_at(server, &at, settings, test);
+}
+
+/// Runs a test of a fleet on a server that is reached in this way.
+pub(crate) fn with_party_at(
+    server: NatsServer,
+    at: &Server,
+    settings: Settings,
+    test: impl AsyncFnOnce(Party),
+) {
     let runtime = runtime().unwrap();
     runtime.block_on(async {
-        let at = Server::at(&server.url());
-        let fleet = Fleet::set_up(&at, "test", settings).await.unwrap();
+        let fleet = Fleet::set_up(at, "test", settings).await.unwrap();
         let folder = tempfile::tempdir().unwrap();
         test(Party { server, fleet, folder }).await;
     });

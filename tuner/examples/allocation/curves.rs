@@ -83,7 +83,8 @@ impl Curves {
     pub(crate) fn networks(&self) -> BTreeMap<String, BTreeMap<u64, Network<'_>>> {
         let mut networks: BTreeMap<String, BTreeMap<u64, Network<'_>>> = BTreeMap::new();
         for it in &self.all {
-            let name = format!("{}, {:?}", it.network, it.recipe.space).to_lowercase();
+            let start = if it.recipe.analytic { ", analytic" } else { "" };
+            let name = format!("{}, {:?}{start}", it.network, it.recipe.space).to_lowercase();
             networks.entry(name).or_default().entry(it.seed).or_default().push(&it.task);
         }
         networks

@@ -27,7 +27,7 @@ const LEAST_HOPE: f64 = 0.05;
 
 /// Estimates the gain of another second, in ns per run of the task: that of the last slot, but at least a
 /// share of the latency that falls with the number of trials. Infinite before the second slot.
-pub(crate) fn recent_gain(task: &TaskState) -> f64 {
+fn recent_gain(task: &TaskState) -> f64 {
     let history = &task.history;
     let [.., last] = history.slots() else { return f64::INFINITY };
     let n = history.slots().len();

@@ -34,12 +34,14 @@ mod fixed;
 mod gradient;
 mod greedy;
 mod history;
+mod mean_curve;
 mod scheduler;
 
 #[cfg(test)]
 mod tests;
 
 pub use allocator::{Allocator, Choice, TaskState, similarity_group};
-pub(crate) use greedy::recent_gain;
+pub use dynatune::{Pace, Rule, Settings};
 pub use history::{History, Slot};
+pub(crate) use mean_curve::expected_saving;
 pub use scheduler::Scheduler;

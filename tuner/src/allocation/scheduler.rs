@@ -10,6 +10,7 @@ use super::dynatune::{DynaTune, Pace, Rule, Settings};
 use super::fixed::{EarlyStop, Linear, RandomTask, RoundRobin, Sequential};
 use super::gradient::{Ansor, MetaSchedule};
 use super::greedy::{LatencyGreedy, RecentGain, RecentSlope};
+use super::mean_curve::MeanCurve;
 
 /// An allocator, by name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -34,8 +35,10 @@ pub enum Scheduler {
     /// The task whose last slots gained most.
     RecentSlope,
     /// The task that gained most per second in its last slot, or may still gain.
-    #[default]
     RecentGain,
+    /// The task that is expected to save most per second by the mean curve of all tasks.
+    #[default]
+    MeanCurve,
     /// Ansor's gradient, with groups of similar tasks.
     Ansor,
     /// Ansor's gradient, without groups.
@@ -60,6 +63,7 @@ impl Scheduler {
             Self::LatencyGreedy,
             Self::RecentSlope,
             Self::RecentGain,
+            Self::MeanCurve,
             Self::Ansor,
             Self::AnsorWithoutGroups,
             Self::MetaSchedule,
@@ -105,6 +109,7 @@ impl Scheduler {
             Self::LatencyGreedy => Box::new(LatencyGreedy(stop)),
             Self::RecentSlope => Box::new(RecentSlope),
             Self::RecentGain => Box::new(RecentGain),
+            Self::MeanCurve => Box::new(MeanCurve),
             Self::Ansor => Box::new(Ansor::new(true, seed)),
             Self::AnsorWithoutGroups => Box::new(Ansor::new(false, seed)),
             Self::MetaSchedule => Box::new(MetaSchedule::new(seed)),
@@ -126,6 +131,7 @@ impl fmt::Display for Scheduler {
             Self::LatencyGreedy => return f.write_str("greedy by latency"),
             Self::RecentSlope => return f.write_str("recent slope"),
             Self::RecentGain => return f.write_str("recent gain"),
+            Self::MeanCurve => return f.write_str("mean curve"),
             Self::Ansor => return f.write_str("Ansor"),
             Self::AnsorWithoutGroups => return f.write_str("Ansor without groups"),
             Self::MetaSchedule => return f.write_str("MetaSchedule"),

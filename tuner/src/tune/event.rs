@@ -44,6 +44,13 @@ pub enum Event<'a> {
         /// The reason.
         why: String,
     },
+    /// A task was chosen for the next round.
+    Chosen {
+        /// The task.
+        task: &'a TaskName,
+        /// The reason.
+        reason: Reason,
+    },
     /// The default schedule was measured.
     Default {
         /// The task.
@@ -90,6 +97,29 @@ pub enum Event<'a> {
         /// The problem.
         what: String,
     },
+}
+
+/// The reason why a task gets the next round.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Reason {
+    /// Its first search is not over.
+    FirstSearch,
+    /// The round is expected to save that share of the time of all kernels, each as often as it runs.
+    Saving(f64),
+    /// The scheduler expects nothing in particular, or nothing worked so far.
+    Turn,
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::FirstSearch => f.write_str("first search"),
+            Self::Saving(share) => {
+                write!(f, "expected to save {:.2} % of all kernels' time", share * 100.0)
+            }
+            Self::Turn => f.write_str("it is its turn"),
+        }
+    }
 }
 
 /// The result of a task.

@@ -55,7 +55,7 @@ mod tuner;
 pub use bench::{Bench, bench, verify};
 pub use budget::Budget;
 pub use code::BuilderError;
-pub use event::{Event, FormerCode, TaskName, TaskResult};
+pub use event::{Event, FormerCode, Reason, TaskName, TaskResult};
 pub use log::{Stage, Trial, add_trials, log_file, replay, trials};
 pub use options::{Hardware, Options, Reuse};
 pub use progress::{Phase, Progress, ProgressFile, running, who_measures};

@@ -39,6 +39,9 @@ pub struct Progress {
     pub n_trials: u64,
     /// The last improvement, or the last task that was opened.
     pub latest: String,
+    /// The task of this round, and why it was chosen.
+    #[serde(default)]
+    pub now: String,
 }
 
 /// A phase of a run.
@@ -81,6 +84,7 @@ impl ProgressFile {
             n_finished: 0,
             n_trials: 0,
             latest: String::new(),
+            now: String::new(),
         };
         let path = cache.progress().join(format!("{process}.json"));
         let mut file = Self { progress, path, written: None };
@@ -122,6 +126,7 @@ impl Progress {
             Event::Started { n_tasks } => {
                 (self.phase, self.n_tasks) = (Phase::Tuning, self.n_tasks + n_tasks);
             }
+            Event::Chosen { task, reason } => self.now = format!("{task}: {reason}"),
             Event::Default { task, ns } => {
                 self.n_begun += 1;
                 self.latest = format!("{task}: {} by default", us(*ns));

@@ -2,14 +2,14 @@
 //!
 //! First breadth: each task gets its default schedule and a first search, those with the highest
 //! expected gain per second before others, and those that no earlier run reached before all others.
-//! Then depth: rounds go to the session with the highest expected gain per second. A task is opened
+//! Then depth: the run's allocator chooses the session of each round. A task is opened
 //! only if there is time for its first search too: a small budget is for few tasks, not for the default
 //! schedules of all.
 //!
 //! # Source
 //!
-//! Ansor's task scheduler (Zheng et al., OSDI 2020), whose gradient is that of the last round here.
-//! Opening costs, breadth and the bound on them are ours.
+//! Ansor's task scheduler (Zheng et al., OSDI 2020) opens all tasks first. Opening costs, breadth and the
+//! bound on them are ours.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ use tvmtune_plan::record::{Entry, Tier};
 
 use super::session::{ROUND, Session};
 use super::task::Task;
-use crate::allocation::recent_gain;
+use crate::allocation::expected_saving;
 use tvmtune_space::work::Work;
 
 /// A task that has no session yet.
@@ -162,7 +162,10 @@ pub(super) fn next_step(
     if let Some(((true, _), step)) = opening {
         return Some(step);
     }
-    let gain = |it: &Session| it.state.weight * recent_gain(&it.state);
+    let gain = |it: &Session| {
+        let (saving, seconds) = expected_saving(&it.state);
+        it.state.weight * saving / seconds
+    };
     let round = chosen().map(|n| ((false, gain(&sessions[n])), Step::Round(n)));
     best_of(opening.into_iter().chain(round)).map(|it| it.1)
 }

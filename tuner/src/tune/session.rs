@@ -180,11 +180,16 @@ impl Session {
 
     /// Tells if the search is complete, or the budget spent but for the final ranking.
     pub(super) fn is_done(&self) -> bool {
+        self.needs_no_more()
+            || self.trials >= self.budget.trials
+            || self.spent + self.final_ranking_time() >= self.budget.per_task
+    }
+
+    /// Tells if more of a budget would change nothing.
+    pub(super) fn needs_no_more(&self) -> bool {
         self.is_complete()
             || self.task.is_good_enough(self.best_ns())
             || self.only_catches_up && !self.is_behind_former()
-            || self.trials >= self.budget.trials
-            || self.spent + self.final_ranking_time() >= self.budget.per_task
     }
 
     /// Tells if the strategy is exhausted, or has not improved for long.

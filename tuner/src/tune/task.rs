@@ -33,6 +33,8 @@ pub struct Workload {
     pub residence: Vec<Option<Residence>>,
     /// Its number of runs, relative to others.
     pub weight: f64,
+    /// The share of its runs that each bucket has; empty if all are alike.
+    pub bucket_shares: Vec<f64>,
     /// A latency that is good enough, in ns: a task that is as fast is not searched on.
     pub good_enough_ns: Option<f64>,
 }
@@ -90,8 +92,18 @@ impl Workload {
             tolerance,
             residence: Vec::new(),
             weight: 1.0,
+            bucket_shares: Vec::new(),
             good_enough_ns: None,
         }
+    }
+}
+
+impl Workload {
+    /// Returns the share of its runs that a bucket has.
+    fn share_of(&self, bucket: &[Interval]) -> f64 {
+        let n = self.buckets.iter().position(|it| it == bucket);
+        let stated = n.and_then(|it| self.bucket_shares.get(it)).copied();
+        stated.unwrap_or(1.0 / self.buckets.len().max(1) as f64)
     }
 }
 
@@ -108,7 +120,7 @@ impl Task {
             dag: Arc::new(workload.dag.specialize(bucket)),
             tolerance: workload.tolerance,
             cold,
-            weight: workload.weight,
+            weight: workload.weight * workload.share_of(bucket),
             good_enough_ns: workload.good_enough_ns,
             share: 1.0,
             name: TaskName {

@@ -15,7 +15,7 @@ use tvmtune_space::operands;
 
 use super::budget::Budget;
 use super::code::{Builder, BuilderError};
-use super::event::{Event, TaskName, TaskResult};
+use super::event::{Event, Reason, TaskName, TaskResult};
 use super::log::{Log, Trial, log_file, trials};
 use super::open::Limits;
 use super::options::{Hardware, Options, Reuse};
@@ -25,7 +25,7 @@ use super::session::{Candidate, Context, Session};
 use super::shared::Shared;
 use super::spent::{Activity, TimeSpent};
 use super::task::{Task, Workload};
-use crate::allocation::{Allocator, TaskState};
+use crate::allocation::{self, Allocator, TaskState};
 use crate::executor::{MachineLockError, TuningJob};
 use crate::measure::{KeptCode, Measure, MeasureError};
 
@@ -42,6 +42,8 @@ pub struct Summary {
     pub met: Vec<TaskName>,
     /// The time of the run, by activity.
     pub times: TimeSpent,
+    /// Tasks whose search the budget ended: more of it may help.
+    pub n_cut_off: usize,
     /// Batches that were measured again, since the machine slowed down meanwhile.
     pub n_repeated: u64,
 }
@@ -237,8 +239,17 @@ impl Tuner<'_> {
         let time = TimeLeft { per_task: self.options.budget.per_task, total };
         let is_first = sessions.is_empty() && self.summary.results.is_empty();
         let (allocator, over) = (self.allocator.as_mut(), &self.over);
-        let mut chosen = || choose(allocator, sessions, over);
-        scheduler::next_step(waiting, sessions, time, is_first, &mut chosen)
+        let mut reason = Reason::FirstSearch;
+        let mut chosen = || {
+            let (n, saving) = choose(allocator, sessions, over)?;
+            reason = saving.map_or(Reason::Turn, Reason::Saving);
+            Some(n)
+        };
+        let step = scheduler::next_step(waiting, sessions, time, is_first, &mut chosen);
+        if let Some(Step::Round(n)) = step {
+            (self.on_event)(Event::Chosen { task: &sessions[n].task.name, reason });
+        }
+        step
     }
 
     /// Opens the session of a task, while others wait; `None` if it cannot be tuned.
@@ -334,6 +345,7 @@ impl Tuner<'_> {
         state.history.end();
         self.over.insert(session.number, state);
         self.summary.n_repeated += session.n_repeated;
+        self.summary.n_cut_off += usize::from(!session.needs_no_more());
         let seed = self.options.seed;
         let ranked = self.with_context(session.task.workload, true, |ctx| {
             let clock = ctx.clock();
@@ -440,17 +452,21 @@ impl Tuner<'_> {
     }
 }
 
-/// Returns the session that an allocator chooses for the next round. It sees finished ones as well, so that the
-/// numbers of tasks stay the same.
+/// Returns the session that an allocator chooses for the next round, and the share of the time of all tasks
+/// that it is expected to save. The allocator sees finished ones as well, so that the numbers of tasks stay the
+/// same.
 fn choose(
     allocator: &mut dyn Allocator,
     sessions: &[Session],
     over: &BTreeMap<usize, TaskState>,
-) -> Option<usize> {
+) -> Option<(usize, Option<f64>)> {
     let mut all: BTreeMap<usize, &TaskState> = over.iter().map(|(n, it)| (*n, it)).collect();
     all.extend(sessions.iter().map(|it| (it.number, &it.state)));
     let states: Vec<&TaskState> = all.values().copied().collect();
-    let chosen = allocator.next(&states)?.task;
-    let number = *all.keys().nth(chosen)?;
-    sessions.iter().position(|it| it.number == number)
+    let allocation::Choice { task, saving_ns } = allocator.next(&states)?;
+    let number = *all.keys().nth(task)?;
+    let weighted = states.iter().map(|it| it.weight * it.history.best_ns());
+    let total: f64 = weighted.filter(|it| it.is_finite()).sum();
+    let saving = saving_ns.map(|it| it * states[task].weight / total).filter(|it| it.is_finite());
+    Some((sessions.iter().position(|it| it.number == number)?, saving))
 }

@@ -13,12 +13,14 @@ use super::{Config, Limits, Policy, Targets};
 /// The names of fields.
 type Names = &'static [&'static str];
 
-/// Returns the keys of each section; those outside of any stand under the empty name.
+/// Returns the keys of each section, none where they are names of kernels; those outside of any stand under the
+/// empty name.
 pub fn keys() -> BTreeMap<&'static str, Vec<&'static str>> {
-    let sections: [(&str, Names); 3] = [
+    let sections: [(&str, Names); 4] = [
         ("policy", fields_of::<Policy>()),
         ("targets", fields_of::<Targets>()),
         ("budget", fields_of::<Limits>()),
+        ("weights", &[]),
     ];
     let is_section = |name: &str| sections.iter().any(|(it, _)| *it == name);
     let outside = fields_of::<Config>().iter().copied().filter(|it| !is_section(it)).collect();
@@ -38,6 +40,9 @@ pub(super) fn meant(text: &str) -> Option<&'static str> {
         let (Value::Table(section), Some(known)) = (value, keys.get(name.as_str())) else {
             continue;
         };
+        if known.is_empty() {
+            continue;
+        }
         if let Some(unknown) = section.keys().find(|it| !known.contains(&it.as_str())) {
             return similar::closest(unknown, known.iter().copied());
         }
@@ -90,6 +95,7 @@ mod tests {
         assert_eq!(keys["policy"], ["require"]);
         assert_eq!(keys["targets"], ["cuda"]);
         assert_eq!(keys["budget"], ["trials", "per_kernel", "total"]);
+        assert!(keys["weights"].is_empty());
         let sections = fields_of::<Config>().len() - keys[""].len();
         assert_eq!(sections, keys.len() - 1, "each section of `Config` is listed");
     }
@@ -102,6 +108,7 @@ mod tests {
             ("shema = 1", Some("schema")),
             ("[budget]\nrequire = []", None),
             ("[budget]\ntrials = \"\"", None),
+            ("[weights]\ntrials = \"\"", None),
             ("[budget", None),
         ] {
             assert_eq!(meant(text), expected, "{text}");

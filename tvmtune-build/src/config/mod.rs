@@ -13,12 +13,16 @@
 //! trials = 200                   # for each kernel
 //! per_kernel = "20s"
 //! total = "10m"                  # for all of the crate
+//!
+//! [weights]
+//! mlp_down = 12                  # how often a kernel runs, relative to others
 //! ```
 //!
 //! `docs/configuration.md` describes each key for users.
 
 mod keys;
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::str::FromStr;
 use std::time::Duration;
@@ -52,6 +56,9 @@ pub struct Config {
     pub targets: Targets,
     /// The limits of tuning.
     pub budget: Limits,
+    /// How often kernels run, relative to others, by their names; before what attributes say.
+    #[serde(deserialize_with = "weights")]
+    pub weights: BTreeMap<String, f64>,
 }
 
 /// The requirements of a release.
@@ -221,6 +228,18 @@ fn span<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, 
     Ok(Some(text.parse::<Span>().map_err(serde::de::Error::custom)?.0))
 }
 
+fn weights<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<String, f64>, D::Error> {
+    let weights = BTreeMap::<String, f64>::deserialize(deserializer)?;
+    let is_weight = |it: f64| it > 0.0 && it.is_finite();
+    match weights.iter().find(|it| !is_weight(*it.1)) {
+        Some((name, weight)) => Err(serde::de::Error::custom(format!(
+            "the weight of `{name}` is {weight}; expected a positive number: how often it runs, relative to \
+             others"
+        ))),
+        None => Ok(weights),
+    }
+}
+
 fn platforms<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Platform>, D::Error> {
     named(deserializer, Platform::from_name, "no instruction set; expected avx512, avx2 or sm_..")
 }
@@ -272,6 +291,9 @@ mod tests {
             trials = 8
             per_kernel = \"1.5s\"
             total = \"10m\"
+            [weights]
+            mlp = 12
+            \"a::norm\" = 0.5
         ";
         let expected = Config {
             schema: Some(1),
@@ -284,6 +306,7 @@ mod tests {
                 per_kernel: Some(Duration::from_millis(1500)),
                 total: Some(Duration::from_secs(600)),
             },
+            weights: BTreeMap::from([("a::norm".to_owned(), 0.5), ("mlp".to_owned(), 12.0)]),
         };
         assert_eq!(Config::parse(text).expect("valid"), expected);
     }
@@ -300,6 +323,11 @@ mod tests {
         check("[budget]\ntotal = 600", "`600` is no length of time");
         check("[policy]\nrequire = [\"sse\"]", "`sse` is no instruction set");
         check("[targets]\ncuda = [\"sm_91\"]", "`sm_91` is no architecture; expected `native` or");
+        for bad in ["0", "-1", "nan", "inf"] {
+            check(&format!("[weights]\nmlp = {bad}"), "the weight of `mlp` is ");
+        }
+        check("[weights]\nmlp = \"often\"", "invalid type");
+        check("[wieghts]\nmlp = 2", "did you mean `weights`?");
         check("schema = 2", "schema 2 is newer than 1");
         check("schema", "key");
     }

@@ -37,6 +37,9 @@ pub(super) struct Wanted {
     source: OpSource,
     /// Positions among the op's buckets.
     pub(super) buckets: Vec<usize>,
+    /// The number of its runs, relative to other ops, if it is not what the function says.
+    #[serde(default)]
+    weight: Option<f64>,
 }
 
 /// The answer to a [`Job`].
@@ -102,12 +105,13 @@ impl Job {
 impl Wanted {
     /// Creates a request for some buckets of an op.
     pub(super) fn new(op: &Op, buckets: Vec<usize>) -> Self {
-        Self { file: op.file.clone(), source: op.source.clone(), buckets }
+        Self { file: op.file.clone(), source: op.source.clone(), buckets, weight: Some(op.weight) }
     }
 
     /// Returns the op; `None` if this process can't parse the function.
     #[cfg(feature = "tune")]
     pub(super) fn op(&self) -> Option<Op> {
-        Op::from_source(&self.source, &self.file)
+        let op = Op::from_source(&self.source, &self.file)?;
+        Some(Op { weight: self.weight.unwrap_or(op.weight), ..op })
     }
 }

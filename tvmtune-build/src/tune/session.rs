@@ -196,12 +196,22 @@ pub struct OpBuckets<'a> {
     pub op: &'a Op,
     /// Positions among its buckets.
     pub buckets: Vec<usize>,
+    /// The number of its runs, relative to other ops.
+    pub weight: f64,
+    /// The share of its runs that each of these has.
+    pub shares: Vec<f64>,
 }
 
-impl OpBuckets<'_> {
+impl<'a> OpBuckets<'a> {
+    /// Creates a choice of buckets that run alike: they share the op's weight with those that are not chosen.
+    pub fn new(op: &'a Op, buckets: Vec<usize>) -> Self {
+        let shares = vec![1.0 / op.buckets.len().max(1) as f64; buckets.len()];
+        Self { op, buckets, weight: op.weight, shares }
+    }
+
     /// Returns the workload of these buckets.
     pub fn workload(&self) -> Workload {
-        let Self { op, buckets } = self;
+        let Self { op, buckets, weight, shares } = self;
         let bucket = |it: &usize| op.buckets.get(*it).cloned();
         Workload {
             dag: op.dag.clone(),
@@ -210,7 +220,8 @@ impl OpBuckets<'_> {
             buckets: buckets.iter().filter_map(bucket).collect(),
             tolerance: tune::Tolerance { rel: op.tolerance.rel, abs: op.tolerance.abs },
             residence: op.residence.clone(),
-            weight: 1.0,
+            weight: *weight,
+            bucket_shares: shares.clone(),
             good_enough_ns: None,
         }
     }
@@ -310,7 +321,7 @@ fn tune_on(
         wanted.iter().filter_map(|it| Some((it.op()?, &it.buckets))).collect();
     let request = Request {
         package: &job.name,
-        ops: ops.iter().map(|(op, it)| OpBuckets { op, buckets: (*it).clone() }).collect(),
+        ops: ops.iter().map(|(op, it)| OpBuckets::new(op, (*it).clone())).collect(),
         device: target,
         targets: vec![target],
         budget,

@@ -71,7 +71,7 @@ fn task(
     budget: Budget,
     shipped: &Lookup,
 ) -> Task {
-    let workload = OpBuckets { op, buckets: Vec::new() }.workload();
+    let workload = OpBuckets::new(op, Vec::new()).workload();
     let budget = TaskBudget {
         trials: budget.trials,
         kernel_seconds: budget.per_kernel.as_secs_f64(),

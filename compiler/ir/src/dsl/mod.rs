@@ -150,6 +150,11 @@ impl Program {
         residence::of_params(&self.options.residence, self.params.iter())
     }
 
+    /// The number of its runs, relative to other ops: 1 where the attribute states none.
+    pub fn weight(&self) -> f64 {
+        self.options.weight.unwrap_or(1.0)
+    }
+
     /// The tolerance of results; by element type where the attribute states none.
     pub fn tolerance(&self) -> Tolerance {
         let coarsest =

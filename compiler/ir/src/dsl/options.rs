@@ -16,10 +16,12 @@ use crate::poly::Interval;
 use crate::similar;
 
 /// The names of options.
-const NAMES: [&str; 8] = ["dims", "buckets", "types", "accum", "tol", "cold", "warm", "crate"];
+const NAMES: [&str; 9] =
+    ["dims", "buckets", "types", "accum", "tol", "cold", "warm", "weight", "crate"];
 
 const EXPECTED: &str = "`dims(..)`, `buckets(..)`, `types(..)`, `accum = ..`, \
-                        `tol(rel = .., abs = ..)`, `cold(..)`, `warm(..)` or `crate = ..`";
+                        `tol(rel = .., abs = ..)`, `cold(..)`, `warm(..)`, `weight = ..` or \
+                        `crate = ..`";
 
 /// The tolerance of results: `abs + rel * |reference|`.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -47,6 +49,8 @@ pub struct Options {
     pub(super) abs: Option<f64>,
     /// The places of operands when a launch begins, as far as they are stated.
     pub(super) residence: Vec<(Ident, Residence)>,
+    /// The number of its runs, relative to other ops, if stated.
+    pub weight: Option<f64>,
     /// The path of the run-time crate, where it goes by another name.
     pub krate: Option<syn::Path>,
     /// True if a syntax error may have hidden declarations.
@@ -157,22 +161,35 @@ fn option(
         }
         "cold" => options.residence.extend(operands(input, Residence::Cold)?),
         "warm" => options.residence.extend(operands(input, Residence::Warm)?),
+        "weight" => {
+            expect_equals(input, "`weight = 12`")?;
+            options.weight = weight(&input.parse()?, errors);
+        }
         "crate" => {
             expect_equals(input, "`crate = ::path`")?;
             options.krate = Some(input.call(syn::Path::parse_mod_style)?);
         }
         // With parentheses, `instances` has taken it away.
         "types" => return Err(input.error("expected `types(W in [f32, bf16])`")),
-        other => {
-            let meant = similar::suggestion(other, NAMES);
-            let meant = meant.unwrap_or_else(|| format!("; expected {EXPECTED}"));
-            errors.at::<()>(name, format!("unknown option `{other}`{meant}"));
-            // It may have been `dims`, misspelled.
-            options.incomplete = true;
-            while !input.is_empty() && !input.peek(Token![,]) {
-                input.parse::<proc_macro2::TokenTree>()?;
-            }
-        }
+        _ => return unknown(name, input, options, errors),
+    }
+    Ok(())
+}
+
+/// Reports an option that does not exist, and skips its value.
+fn unknown(
+    name: &Ident,
+    input: ParseStream<'_>,
+    options: &mut Options,
+    errors: &mut Errors,
+) -> syn::Result<()> {
+    let meant = similar::suggestion(&name.to_string(), NAMES);
+    let meant = meant.unwrap_or_else(|| format!("; expected {EXPECTED}"));
+    errors.at::<()>(name, format!("unknown option `{name}`{meant}"));
+    // It may have been `dims`, misspelled.
+    options.incomplete = true;
+    while !input.is_empty() && !input.peek(Token![,]) {
+        input.parse::<proc_macro2::TokenTree>()?;
     }
     Ok(())
 }
@@ -214,18 +231,28 @@ fn edges(it: &Assignment, errors: &mut Errors) -> Option<Vec<i64>> {
 }
 
 fn tolerance(value: &Expr, errors: &mut Errors) -> Option<f64> {
-    let number = match value {
-        Expr::Lit(lit) => match &lit.lit {
-            Lit::Float(it) => it.base10_parse().ok(),
-            Lit::Int(it) => it.base10_parse().ok(),
-            _ => None,
-        },
-        _ => None,
+    number(value)
+        .or_else(|| errors.at(value, "expected a number that is not negative, as in `1e-3`"))
+}
+
+fn weight(value: &Expr, errors: &mut Errors) -> Option<f64> {
+    number(value).filter(|it| *it > 0.0).or_else(|| {
+        errors.at(
+            value,
+            "expected a positive number, as in `weight = 12`: how often the op runs, relative to others",
+        )
+    })
+}
+
+/// Reads a finite number without a sign.
+fn number(value: &Expr) -> Option<f64> {
+    let Expr::Lit(lit) = value else { return None };
+    let number: f64 = match &lit.lit {
+        Lit::Float(it) => it.base10_parse().ok()?,
+        Lit::Int(it) => it.base10_parse().ok()?,
+        _ => return None,
     };
-    match number {
-        Some(it) if f64::is_finite(it) => Some(it),
-        _ => errors.at(value, "expected a number that is not negative, as in `1e-3`"),
-    }
+    number.is_finite().then_some(number)
 }
 
 fn check_buckets(options: &Options, errors: &mut Errors) {

@@ -97,6 +97,7 @@ fn progress_text() -> String {
         n_finished: 1,
         n_trials: 40,
         latest: "linear 2.1 us".to_owned(),
+        now: "linear: first search".to_owned(),
     };
     serde_json::to_string(&progress).unwrap_or_default()
 }

@@ -31,8 +31,6 @@ use points::{Point, last_segment, thinned};
 const LARGEST: f64 = 10.0;
 /// The range of the deviation of observations from a curve, relative to the present speed.
 const NOISE: (f64, f64) = (1e-3, 0.3);
-/// Curves that are drawn from the belief for a prediction.
-const N_DRAWN: usize = 200;
 
 /// A belief about a curve.
 #[derive(Clone, Debug)]
@@ -76,11 +74,10 @@ impl Belief {
         let start = posterior.start();
         let sampled =
             ensemble.sample(&|it| posterior.log_density(it), &start, &mut Random::new(seed));
-        let step = sampled.states.len().div_ceil(N_DRAWN).max(1);
         Some(Self {
             family,
             n_observed: segment.len(),
-            drawn: sampled.states.into_iter().step_by(step).collect(),
+            drawn: sampled.states,
             acceptance: sampled.acceptance,
             stationary_from: sampled.stationary_from,
         })

@@ -16,12 +16,14 @@ pub struct Ensemble {
     pub n_steps: usize,
     /// The first steps, which are not used.
     pub n_burned: usize,
+    /// The number of states that are kept of the others, evenly spaced, at most.
+    pub n_kept: usize,
 }
 
 /// A run of an ensemble.
 #[derive(Clone, Debug)]
 pub struct Sampled {
-    /// The states of all walkers after each step that is used.
+    /// States of walkers after the steps that are used.
     pub states: Vec<Vec<f64>>,
     /// The share of accepted steps.
     pub acceptance: f64,
@@ -38,7 +40,7 @@ const MAX_DRAWS: usize = 20;
 
 impl Ensemble {
     /// The ensemble of the paper: 10 walkers, 500 steps, of which 100 lead to stationarity.
-    pub const DYNATUNE: Self = Self { n_walkers: 10, n_steps: 500, n_burned: 100 };
+    pub const DYNATUNE: Self = Self { n_walkers: 10, n_steps: 500, n_burned: 100, n_kept: 200 };
 
     /// Samples a density, given by its logarithm, from a start at which it is not zero.
     pub fn sample(
@@ -50,7 +52,12 @@ impl Ensemble {
         let mut walkers: Vec<(Vec<f64>, f64)> =
             (0..self.n_walkers).map(|_| first(log_density, start, random)).collect();
         let (half, mut n_accepted) = (self.n_walkers / 2, 0_usize);
+        let n_used = self.n_steps.saturating_sub(self.n_burned) * self.n_walkers;
+        // Coprime to the number of walkers, so that each has its share of what is kept.
+        let least = n_used.div_ceil(self.n_kept.max(1)).max(1);
+        let stride = (least..).find(|it| gcd(*it, self.n_walkers) == 1).unwrap_or(least);
         let (mut states, mut means) = (Vec::new(), Vec::new());
+        let mut moved = vec![0.0; start.len()];
         for step in 0..self.n_steps {
             for n in 0..self.n_walkers {
                 let other = if n < half {
@@ -60,24 +67,35 @@ impl Ensemble {
                 };
                 let scale = ((STRETCH - 1.0) * random.unit() + 1.0).powi(2) / STRETCH;
                 let (walker, anchor) = (&walkers[n], &walkers[other].0);
-                let moved: Vec<f64> =
-                    anchor.iter().zip(&walker.0).map(|(y, x)| y + scale * (x - y)).collect();
+                for ((it, y), x) in moved.iter_mut().zip(anchor).zip(&walker.0) {
+                    *it = y + scale * (x - y);
+                }
                 let Some(density) = log_density(&moved) else { continue };
                 let dimensions = start.len() as f64;
                 let log_ratio = (dimensions - 1.0) * scale.ln() + density - walker.1;
                 if log_ratio >= 0.0 || random.unit() < log_ratio.exp() {
-                    walkers[n] = (moved, density);
+                    walkers[n].0.copy_from_slice(&moved);
+                    walkers[n].1 = density;
                     n_accepted += 1;
                 }
             }
             means.push(walkers.iter().map(|it| it.1).sum::<f64>() / self.n_walkers as f64);
-            if step >= self.n_burned {
-                states.extend(walkers.iter().map(|it| it.0.clone()));
+            if let Some(step) = step.checked_sub(self.n_burned) {
+                let kept = walkers
+                    .iter()
+                    .enumerate()
+                    .filter(|(n, _)| (step * self.n_walkers + n).is_multiple_of(stride));
+                states.extend(kept.map(|(_, it)| it.0.clone()));
             }
         }
         let acceptance = n_accepted as f64 / (self.n_steps * self.n_walkers).max(1) as f64;
         Sampled { states, acceptance, stationary_from: stationary_from(&means) }
     }
+}
+
+/// Returns the greatest common divisor.
+fn gcd(a: usize, b: usize) -> usize {
+    if b == 0 { a } else { gcd(b, a % b) }
 }
 
 /// Draws the first position of a walker, near the start.
@@ -122,7 +140,8 @@ mod tests {
             let (x, y) = (it[0] - 3.0, (it[1] + 50.0) / 100.0);
             Some(-(x * x - 1.8 * x * y + y * y) / (2.0 * (1.0 - 0.81)))
         };
-        let ensemble = Ensemble { n_walkers: 10, n_steps: 20_000, n_burned: 1000 };
+        let ensemble =
+            Ensemble { n_walkers: 10, n_steps: 20_000, n_burned: 1000, n_kept: usize::MAX };
         let sampled = ensemble.sample(&log_density, &[0.0, 0.0], &mut Random::new(1));
         let n = sampled.states.len() as f64;
         let mean =
@@ -140,7 +159,7 @@ mod tests {
     #[test]
     fn no_state_lies_where_the_density_is_zero() {
         let log_density = |it: &[f64]| (it[0] >= 0.0).then_some(-it[0]);
-        let ensemble = Ensemble { n_walkers: 10, n_steps: 5000, n_burned: 500 };
+        let ensemble = Ensemble { n_walkers: 10, n_steps: 5000, n_burned: 500, n_kept: usize::MAX };
         let sampled = ensemble.sample(&log_density, &[0.5], &mut Random::new(2));
         assert!(sampled.states.iter().all(|it| it[0] >= 0.0));
         let mean = sampled.states.iter().map(|it| it[0]).sum::<f64>() / sampled.states.len() as f64;

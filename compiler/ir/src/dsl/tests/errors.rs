@@ -77,6 +77,23 @@ fn places_of_operands() {
 }
 
 #[test]
+fn weights() {
+    let of = |weight: &str| {
+        errors(&format!(
+            "
+            #[autotune(dims(K = 8), weight = {weight})]
+            fn f(x: Tensor<f32, K>) -> Tensor<f32, K> {{ compute(|k| x[[k]]) }}"
+        ))
+    };
+    for bad in ["0", "0.0", "-2", "1e999", "\"often\"", "K"] {
+        let said = of(bad);
+        assert!(said.contains("expected a positive number, as in `weight = 12`"), "{bad}: {said}");
+    }
+    assert_eq!(of("12"), "");
+    assert_eq!(of("0.5"), "");
+}
+
+#[test]
 fn options() {
     insta::assert_snapshot!(errors("
         #[autotune(
@@ -98,7 +115,7 @@ fn options() {
     4 | -1 => expected a number that is not negative, as in `1e-3`
     4 | foo => unknown tolerance `foo`: write `rel = 1e-3` or `abs = 1e-4`
     5 | tol => option `tol` is given twice: remove one
-    5 | targets => unknown option `targets`; expected `dims(..)`, `buckets(..)`, `types(..)`, `accum = ..`, `tol(rel = .., abs = ..)`, `cold(..)`, `warm(..)` or `crate = ..`
+    5 | targets => unknown option `targets`; expected `dims(..)`, `buckets(..)`, `types(..)`, `accum = ..`, `tol(rel = .., abs = ..)`, `cold(..)`, `warm(..)`, `weight = ..` or `crate = ..`
     "#);
     insta::assert_snapshot!(errors("
         #[autotune(dims(M = 1..=64) tol(rel = 1))]
