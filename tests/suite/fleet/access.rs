@@ -232,3 +232,38 @@ fn commands_say_who_was_not_let_in_and_local_tuning_goes_on() {
     let tuned = said(&mut command(&["tune", "--trials", "2"]));
     assert_eq!(tuned.code, Some(0), "{tuned:?}");
 }
+
+#[test]
+fn commands_take_certificates_and_tokens_as_options_and_variables() {
+    let folder = tempfile::tempdir().unwrap();
+    let Certificates { ca, cert, key } = Certificates::write(folder.path(), "ours");
+    let access =
+        format!("tls {{ cert_file: {cert:?}, key_file: {key:?}, ca_file: {ca:?}, verify: true }}");
+    let Some(server) = NatsServer::start_for(Limits::default(), &access) else { return };
+    let sandbox = Sandbox::new("sandbox", SOURCE);
+    let url = server.url();
+    let fleet = |command: &str, options: &[(&str, &Path)], variables: &[(&str, &Path)]| {
+        let mut fleet = sandbox.command(env!("CARGO_BIN_EXE_tvmtune"));
+        fleet.args(["fleet", command, "--nats", &url]).envs(variables.iter().copied());
+        options.iter().for_each(|(name, path)| {
+            fleet.arg(name).arg(path);
+        });
+        said(&mut fleet)
+    };
+    let options = [("--nats-ca", &*ca), ("--nats-cert", &*cert), ("--nats-key", &*key)];
+    let variables = [("NATS_CA", &*ca), ("NATS_CERT", &*cert), ("NATS_KEY", &*key)];
+    let set_up = fleet("setup", &options, &[]);
+    assert_eq!(set_up.code, Some(0), "{set_up:?}");
+    let status = fleet("status", &[], &variables);
+    assert_eq!(status.code, Some(0), "{status:?}");
+    for refused in [fleet("status", &options[..1], &[]), fleet("status", &[], &variables[..1])] {
+        assert_eq!(refused.code, Some(2), "{refused:?}");
+        assert!(refused.err.contains("this client's own by `--nats-cert`"), "{refused:?}");
+    }
+    let token = NatsServer::start_for(Limits::default(), "authorization { token: \"secret\" }");
+    let token = token.expect("the first one started");
+    let mut set_up = sandbox.command(env!("CARGO_BIN_EXE_tvmtune"));
+    set_up.args(["fleet", "setup", "--nats", &token.url()]).env("NATS_TOKEN", "secret");
+    let set_up = said(&mut set_up);
+    assert_eq!(set_up.code, Some(0), "{set_up:?}");
+}
