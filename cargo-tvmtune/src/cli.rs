@@ -453,6 +453,12 @@ pub(crate) struct Study {
     /// The folder of results, which are read again; without it, `studies/` and the study's name
     #[arg(long, value_name = "FOLDER")]
     pub(crate) out: Option<PathBuf>,
+    /// Trials for each layer, instead of those of the study
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) trials: Option<u64>,
+    /// Wait so long before each cell until other programs are quiet, at most
+    #[arg(long, value_name = "MINUTES", default_value_t = 0)]
+    pub(crate) wait: u64,
     /// Run as little as shows that everything works
     #[arg(long)]
     pub(crate) smoke: bool,

@@ -4,7 +4,7 @@ use tvmtune_plan::record::Source;
 use tvmtune_space::sketch::{Decision, DecisionKind, Sketch};
 use tvmtune_tuner::outcome::{Outcome, Timing};
 use tvmtune_tuner::search::{
-    Allocation, Annealing, Chain, Combined, Droplet, Effort, Evolutionary, Genetic, Grid,
+    Allocation, Annealing, Ansor, Chain, Combined, Droplet, Effort, Evolutionary, Genetic, Grid,
     HillClimbing, Proposal, Random, Score, SearchContext, Strategy, Transferred,
 };
 use tvmtune_tuner::space::{Point, Space};
@@ -130,7 +130,8 @@ fn a_good_score_saves_most_of_the_trials() {
     for seed in 0..4 {
         let evolved = run_in(&context, &mut evolution(seed), 400);
         let annealed = run_in(&context, &mut Annealing::new(seed), 400);
-        for (measured, max_trials) in [(evolved, 96), (annealed, 96)] {
+        let published = run_in(&context, &mut Ansor::new(seed), 400);
+        for (measured, max_trials) in [(evolved, 96), (annealed, 96), (published, 96)] {
             let trials = trials_until(&measured, 101.0);
             assert!(trials <= max_trials, "seed {seed}: {trials} trials");
         }
@@ -215,10 +216,11 @@ fn the_same_seed_makes_the_same_proposals() {
 fn nothing_is_proposed_twice_and_a_space_runs_dry() {
     let tiny = Space::from_sketches(space().sketches[1..].to_vec());
     let context = SearchContext::without_models(&tiny);
-    let strategies: [Box<dyn Strategy>; 7] = [
+    let strategies: [Box<dyn Strategy>; 8] = [
         Box::new(Random::new(1)),
         Box::<Grid>::default(),
         Box::new(Annealing::new(1)),
+        Box::new(Ansor::new(1)),
         Box::new(Genetic::new(1)),
         Box::new(HillClimbing::new(1)),
         Box::new(evolution(1)),

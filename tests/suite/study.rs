@@ -81,6 +81,19 @@ fn a_study_is_run_once_and_reported_again() {
     assert!(rest.err.contains("1 cell to run"), "{rest:?}");
     let report = fs::read_to_string(out.join("report.md")).unwrap();
     assert!(report.contains("Nothing."), "{report}");
+
+    // Where a cell is open, the records of its source are made again if they are gone; nothing else is.
+    let transferred = |it: &&str| it.contains(r#""arm":"given""#);
+    let kept: Vec<&str> = cells.lines().filter(|it| !transferred(it)).collect();
+    let donors = lines.iter().filter(|it| it["arm"] == "donor").count();
+    let open = 12 - kept.len();
+    assert!(lines.iter().all(|it| it["other_load"].as_f64().is_some_and(|it| it <= 1.0)));
+    fs::remove_dir_all(out.join("cells")).unwrap();
+    fs::write(out.join("cells.jsonl"), kept.join("\n")).unwrap();
+    let again = study(&sandbox, &["small.toml"]);
+    assert!(again.err.contains(&format!("{} cells to run", donors + open)), "{again:?}");
+    let report = fs::read_to_string(out.join("report.md")).unwrap();
+    assert!(report.contains("Nothing."), "{report}");
 }
 
 #[test]

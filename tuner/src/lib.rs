@@ -20,6 +20,7 @@ pub mod cost; // cost models
 pub mod outcome; // outcomes and timings
 pub mod search; // strategies
 pub mod transfer; // schedules of other workloads
+pub mod value; // of partial schedules
 pub mod statistics; // of samples
 
 // Their code, for GPUs.

@@ -7,11 +7,8 @@
 //!
 //! B. L. Welch, "The generalization of Student's problem when several different population
 //! variances are involved" (Biometrika, 1947). The incomplete beta function: Lentz's continued
-//! fraction, as in "Numerical Recipes", 6.4. Intervals of ratios: the percentile bootstrap, B. Efron,
-//! "Nonparametric standard errors and confidence intervals" (Canadian Journal of Statistics, 1981),
-//! in two stages where samples come in groups.
-
-use crate::random::Random;
+//! fraction, as in "Numerical Recipes", 6.4. Intervals of ratios: Student, "The probable error of a
+//! mean" (Biometrika, 1908), on the means of groups where samples come in groups.
 
 /// Returns a quantile, interpolated; NaN without samples.
 pub fn quantile(samples: &[f64], share: f64) -> f64 {
@@ -47,18 +44,19 @@ pub fn min(samples: &[f64]) -> f64 {
 pub struct Ratio {
     /// The geometric mean.
     pub mean: f64,
-    /// The 2.5 % quantile of the bootstrap means.
+    /// The lower end of the interval; 0 if there is one independent value only.
     pub low: f64,
-    /// The 97.5 % quantile.
+    /// The upper end; infinite if there is one independent value only.
     pub high: f64,
-    /// The number of samples.
+    /// The number of independent values: groups, or the samples of a single group.
     pub n: usize,
 }
 
 impl Ratio {
-    /// Tells if there are enough samples for a conclusion.
+    /// Tells if there are enough independent values for a conclusion: with fewer than three, the spread
+    /// is that of a single difference.
     pub fn is_enough(&self) -> bool {
-        self.n >= MIN_SAMPLES
+        self.n >= 3
     }
 
     /// Tells if it differs significantly from 1.
@@ -66,11 +64,6 @@ impl Ratio {
         self.is_enough() && (self.low > 1.0 || self.high < 1.0)
     }
 }
-
-/// Fewer samples than that lie on the same side of 1 by chance more often than once in 32 times.
-const MIN_SAMPLES: usize = 6;
-/// Bootstrap resamples of an interval.
-const DRAWS: usize = 4000;
 
 /// Returns the geometric mean; NaN without values.
 pub fn geometric_mean(values: &[f64]) -> f64 {
@@ -80,32 +73,57 @@ pub fn geometric_mean(values: &[f64]) -> f64 {
 /// Estimates the mean of groups of ratios, such as those of several seeds for each of several
 /// networks, with equal weights of groups; `None` without ratios.
 ///
-/// The bootstrap has two stages: groups are resampled, and from each its ratios.
-pub fn ratio(groups: &[Vec<f64>], seed: u64) -> Option<Ratio> {
-    let logs: Vec<Vec<f64>> = groups
-        .iter()
-        .filter(|it| !it.is_empty())
-        .map(|it| it.iter().map(|it| it.ln()).collect())
-        .collect();
-    if logs.is_empty() {
-        return None;
-    }
-    let average = |it: &[f64]| it.iter().sum::<f64>() / it.len() as f64;
-    let means: Vec<f64> = logs.iter().map(|it| average(it)).collect();
-    let mut random = Random::new(seed);
-    let draw = |_| {
-        let group = |random: &mut Random| {
-            let group = &logs[random.below(logs.len())];
-            let sum: f64 = (0..group.len()).map(|_| group[random.below(group.len())]).sum();
-            sum / group.len() as f64
-        };
-        let drawn: Vec<f64> = (0..logs.len()).map(|_| group(&mut random)).collect();
-        average(&drawn)
+/// The interval is Student's for the logarithms of the means of groups, since samples of a group have
+/// in common what makes groups differ. A single group is all that is spoken of: its samples are
+/// independent then.
+pub fn ratio(groups: &[Vec<f64>]) -> Option<Ratio> {
+    let logs = |it: &Vec<f64>| it.iter().map(|it| it.ln()).collect::<Vec<_>>();
+    let groups: Vec<Vec<f64>> = groups.iter().filter(|it| !it.is_empty()).map(logs).collect();
+    let values = match groups.as_slice() {
+        [] => return None,
+        [samples] => samples.clone(),
+        groups => groups.iter().map(|it| Moments::of(it.iter().copied()).mean).collect(),
     };
-    let drawn: Vec<f64> = (0..DRAWS).map(draw).collect();
-    let [low, high] = [0.025, 0.975].map(|it| quantile(&drawn, it).exp());
-    let n = logs.iter().map(Vec::len).sum();
-    Some(Ratio { mean: average(&means).exp(), low, high, n })
+    let Moments { n, mean, variance } = Moments::of(values.into_iter());
+    let margin = if n < 2.0 { f64::INFINITY } else { t_quantile(n - 1.0) * (variance / n).sqrt() };
+    let [mean, low, high] = [mean, mean - margin, mean + margin].map(f64::exp);
+    Some(Ratio { mean, low, high, n: n as usize })
+}
+
+/// The moments of a sample.
+struct Moments {
+    n: f64,
+    mean: f64,
+    /// The unbiased estimate of the variance; NaN of fewer than two values.
+    variance: f64,
+}
+
+impl Moments {
+    fn of(values: impl Iterator<Item = f64> + Clone) -> Self {
+        let n = values.clone().count() as f64;
+        let mean = values.clone().sum::<f64>() / n;
+        let variance = values.map(|it| (it - mean).powi(2)).sum::<f64>() / (n - 1.0);
+        Self { n, mean, variance }
+    }
+}
+
+/// Returns Spearman's rank correlation; equal values have their mean rank. NaN where all values are equal.
+pub fn spearman(a: &[f64], b: &[f64]) -> f64 {
+    let ranks = |values: &[f64]| -> Vec<f64> {
+        let rank = |it: &f64| {
+            let below = values.iter().filter(|other| *other < it).count() as f64;
+            below + 0.5 * values.iter().filter(|other| *other == it).count() as f64
+        };
+        values.iter().map(rank).collect()
+    };
+    let (a, b) = (ranks(a), ranks(b));
+    let mean = |it: &[f64]| it.iter().sum::<f64>() / it.len() as f64;
+    let (mean_a, mean_b) = (mean(&a), mean(&b));
+    let product = |x: &[f64], mx: f64, y: &[f64], my: f64| -> f64 {
+        x.iter().zip(y).map(|(x, y)| (x - mx) * (y - my)).sum()
+    };
+    let (ab, aa) = (product(&a, mean_a, &b, mean_b), product(&a, mean_a, &a, mean_a));
+    ab / (aa * product(&b, mean_b, &b, mean_b)).sqrt()
 }
 
 /// Returns the p-value of the null hypothesis that `faster` is not faster than `slower`: one-sided
@@ -114,22 +132,34 @@ pub fn p_not_faster(faster: &[f64], slower: &[f64]) -> f64 {
     if faster.len() < 2 || slower.len() < 2 {
         return 1.0;
     }
-    let moments = |samples: &[f64]| {
-        let n = samples.len() as f64;
-        let logs = samples.iter().map(|it| it.ln());
-        let mean = logs.clone().sum::<f64>() / n;
-        let variance = logs.map(|it| (it - mean).powi(2)).sum::<f64>() / (n - 1.0);
-        (mean, variance / n, n - 1.0)
-    };
-    let ((m1, v1, d1), (m2, v2, d2)) = (moments(faster), moments(slower));
+    let moments = |samples: &[f64]| Moments::of(samples.iter().map(|it| it.ln()));
+    let (a, b) = (moments(faster), moments(slower));
+    let [v1, v2] = [&a, &b].map(|it| it.variance / it.n);
     let variance = v1 + v2;
     if variance == 0.0 {
-        return if m1 < m2 { 0.0 } else { 1.0 };
+        return if a.mean < b.mean { 0.0 } else { 1.0 };
     }
-    let t = (m2 - m1) / variance.sqrt();
-    let freedom = variance.powi(2) / (v1.powi(2) / d1 + v2.powi(2) / d2);
-    let tail = 0.5 * incomplete_beta(freedom / 2.0, 0.5, freedom / (freedom + t * t));
+    let t = (b.mean - a.mean) / variance.sqrt();
+    let freedom = variance.powi(2) / (v1.powi(2) / (a.n - 1.0) + v2.powi(2) / (b.n - 1.0));
+    let tail = upper_tail(t.abs(), freedom);
     if t > 0.0 { tail } else { 1.0 - tail }
+}
+
+/// Returns the probability that a value of Student's distribution is above `t`, which is not negative.
+fn upper_tail(t: f64, freedom: f64) -> f64 {
+    0.5 * incomplete_beta(freedom / 2.0, 0.5, freedom / (freedom + t * t))
+}
+
+/// Returns the value of Student's distribution that 2.5 % are above, by bisection.
+fn t_quantile(freedom: f64) -> f64 {
+    // One degree of freedom, which has the heaviest tail, has 12.7.
+    let (mut low, mut high) = (1.0, 16.0);
+    for _ in 0..60 {
+        let middle = 0.5 * (low + high);
+        let is_low = upper_tail(middle, freedom) > 0.025;
+        *(if is_low { &mut low } else { &mut high }) = middle;
+    }
+    high
 }
 
 /// Computes the regularised incomplete beta function.
@@ -185,6 +215,7 @@ fn ln_gamma(x: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::random::Random;
 
     #[test]
     fn quantiles_interpolate() {
@@ -196,16 +227,16 @@ mod tests {
         assert!(median(&[]).is_nan());
     }
 
-    /// Half of the tail of Student's distribution, from tables.
     #[test]
-    fn tails_agree_with_tables() {
-        let tail = |t: f64, freedom: f64| {
-            0.5 * incomplete_beta(freedom / 2.0, 0.5, freedom / (freedom + t * t))
-        };
+    fn tails_and_quantiles_agree_with_tables() {
         for (t, freedom, p) in
             [(6.3138, 1.0, 0.05), (2.0150, 5.0, 0.05), (2.7638, 10.0, 0.01), (1.6449, 1e6, 0.05)]
         {
-            assert!((tail(t, freedom) - p).abs() < 1e-5, "{t} {freedom}: {}", tail(t, freedom));
+            let tail = upper_tail(t, freedom);
+            assert!((tail - p).abs() < 1e-5, "{t} {freedom}: {tail}");
+        }
+        for (freedom, t) in [(1.0, 12.7062), (2.0, 4.3027), (3.0, 3.1824), (8.0, 2.3060)] {
+            assert!((t_quantile(freedom) - t).abs() < 1e-4, "{freedom}: {}", t_quantile(freedom));
         }
     }
 
@@ -231,44 +262,58 @@ mod tests {
     }
 
     #[test]
-    fn a_ratio_is_an_effect_only_if_samples_agree_on_it() {
-        let check = |groups: &[&[f64]], mean: f64, is_effect: bool| {
+    fn a_ratio_is_an_effect_only_if_groups_agree_on_it() {
+        let check = |groups: &[&[f64]], mean: f64, n: usize, is_effect: bool| {
             let groups: Vec<Vec<f64>> = groups.iter().map(|it| it.to_vec()).collect();
-            let estimate = ratio(&groups, 7).unwrap();
-            assert!((estimate.mean - mean).abs() < 1e-9, "{estimate:?}");
-            assert!(
-                estimate.low <= estimate.mean && estimate.mean <= estimate.high,
-                "{estimate:?}"
-            );
-            assert_eq!(estimate.is_effect(), is_effect, "{estimate:?}");
-            assert_eq!(ratio(&groups, 7), Some(estimate), "the same seed, the same interval");
+            let it = ratio(&groups).unwrap();
+            assert!((it.mean - mean).abs() < 1e-9, "{it:?}");
+            assert!(it.low <= it.mean && it.mean <= it.high, "{it:?}");
+            assert_eq!((it.n, it.is_effect()), (n, is_effect), "{it:?}");
         };
-        check(&[&[0.8, 0.82, 0.78, 0.8, 0.8, 0.8 * 0.8 / 0.82 * 0.8 / 0.78]], 0.8, true);
-        check(&[&[0.8, 0.8, 0.8, 0.8, 0.8]], 0.8, false);
-        check(&[&[0.5, 2.0, 0.8, 1.25]], 1.0, false);
-        check(&[&[2.0, 2.0], &[0.5, 0.5]], 1.0, false);
+        check(&[&[0.8, 0.82, 0.78, 0.8 * 0.8 / 0.82 * 0.8 / 0.78]], 0.8, 4, true);
+        check(&[&[0.5, 2.0, 0.8, 1.25]], 1.0, 4, false);
+        check(&[&[0.8, 0.8], &[0.8, 0.8]], 0.8, 2, false);
+        check(&[&[0.8, 0.8], &[0.81, 0.81], &[0.8 * 0.8 / 0.81; 2]], 0.8, 3, true);
+        check(&[&[2.0, 2.0], &[0.5, 0.5], &[1.0]], 1.0, 3, false);
         // Many seeds of one network say little of others: groups count, not samples.
-        check(&[&[0.25; 50], &[4.0]], 1.0, false);
-        check(&[&[], &[2.0, 8.0, 2.0, 8.0, 2.0, 8.0]], 4.0, true);
-        assert_eq!(ratio(&[Vec::new()], 7), None);
+        check(&[&[0.25; 50], &[4.0]], 1.0, 2, false);
+        check(&[&[], &[2.0, 8.0, 2.0, 8.0, 2.0, 8.0]], 4.0, 6, true);
+        let one = ratio(&[vec![0.5]]).unwrap();
+        assert_eq!((one.mean, one.low, one.high, one.n), (0.5, 0.0, f64::INFINITY, 1));
+        assert_eq!(ratio(&[Vec::new()]), None);
         assert!((geometric_mean(&[1.0, 4.0]) - 2.0).abs() < 1e-12);
     }
 
-    /// Of a hundred intervals, some five miss what is true; fewer if there are several groups.
+    /// Of a hundred intervals, five miss what is true: for samples of one group, and for groups that
+    /// differ by more than their samples do.
     #[test]
     fn intervals_hold_what_is_true_as_often_as_they_say() {
+        const N: usize = 2000;
         let mut random = Random::new(3);
-        let mut noise = || (0..12).map(|_| random.unit() - 0.5).sum::<f64>();
-        for (n_groups, n_samples, min_held) in [(1, 20, 178), (3, 5, 184)] {
-            let holds = |seed: &u64| {
-                let mut group = || (0..n_samples).map(|_| (0.3 + 0.2 * noise()).exp()).collect();
+        let mut noise = || (0..12).map(|_| random.unit()).sum::<f64>() - 6.0;
+        for (n_groups, n_samples) in [(1, 5), (3, 5), (4, 3), (9, 2)] {
+            let holds = |_: &usize| {
+                let mut group = || {
+                    let mean = 0.3 + if n_groups == 1 { 0.0 } else { 0.2 * noise() };
+                    (0..n_samples).map(|_| (mean + 0.1 * noise()).exp()).collect()
+                };
                 let groups: Vec<Vec<f64>> = (0..n_groups).map(|_| group()).collect();
-                let estimate = ratio(&groups, *seed).unwrap();
-                estimate.low < 0.3_f64.exp() && 0.3_f64.exp() < estimate.high
+                let it = ratio(&groups).unwrap();
+                it.low < 0.3_f64.exp() && 0.3_f64.exp() < it.high
             };
-            let n_held = (0..200).filter(holds).count();
-            assert!((min_held..200).contains(&n_held), "{n_held} of 200");
+            let held = (0..N).filter(holds).count() as f64 / N as f64;
+            assert!((0.935..0.965).contains(&held), "{n_groups} of {n_samples}: {held}");
         }
+    }
+
+    #[test]
+    fn ranks_correlate_whatever_the_scale() {
+        let (up, down) = ([1.0, 2.0, 10.0, 11.0], [5.0, 4.0, 3.0, -90.0]);
+        assert!((spearman(&up, &up) - 1.0).abs() < 1e-12);
+        assert!((spearman(&up, &down) + 1.0).abs() < 1e-12);
+        // Of the ranks 1 2 3 4 and 1.5 1.5 3 4.
+        assert!((spearman(&up, &[0.0, 0.0, 1.0, 2.0]) - 4.5 / 22.5_f64.sqrt()).abs() < 1e-12);
+        assert!(spearman(&up, &[1.0; 4]).is_nan());
     }
 
     #[test]

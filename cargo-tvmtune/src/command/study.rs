@@ -1,8 +1,9 @@
 //! `cargo tvmtune study`: runs the unfinished cells of a study, and writes its report.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use tvmtune_ir::target::CpuTarget;
@@ -19,7 +20,10 @@ use crate::study::{self, Cells, Key, Machine, Network, Study};
 
 pub(crate) fn run(arguments: &Arguments) -> Result<Exit> {
     let study = Study::read(&arguments.file)?;
-    let study = if arguments.smoke { study.smoke() } else { study };
+    let mut study = if arguments.smoke { study.smoke() } else { study };
+    if let Some(trials) = arguments.trials {
+        study.budget.trials = trials;
+    }
     let out = arguments.out.clone().unwrap_or_else(|| PathBuf::from("studies").join(&study.name));
     fs::create_dir_all(&out).with_context(|| format!("cannot create `{}`", out.display()))?;
     let mut cells = Cells::read(&out, &study)?;
@@ -28,23 +32,38 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Exit> {
             eprintln!("error: this machine runs no generated kernels; see `cargo tvmtune doctor`");
             return Ok(Exit::NoDevice);
         };
-        measure(&study, &out, target, &mut cells)?;
+        let wait = Duration::from_secs(60 * arguments.wait);
+        measure(&study, &out, target, wait, &mut cells)?;
     }
     let report = study::report(&out, &study, &cells.cells)?;
     println!("{}", report.display());
     Ok(Exit::Done)
 }
 
+/// Returns the cells that are not finished. Sources whose records are gone, as where only the lines of
+/// cells were copied, are tuned again if there is a cell that needs them.
+fn open_cells(study: &Study, out: &Path, device: &str, cells: &Cells) -> Vec<Key> {
+    let open: Vec<Key> = study.cells().into_iter().filter(|it| !cells.has(it, device)).collect();
+    let needed: BTreeSet<Key> = open.iter().flat_map(|it| study.sources_of_cell(it)).collect();
+    let is_open =
+        |it: &Key| !cells.has(it, device) || (needed.contains(it) && !study::has_records(out, it));
+    study.source_cells().into_iter().filter(is_open).chain(open).collect()
+}
+
 /// Runs all cells that are not finished.
-fn measure(study: &Study, out: &Path, target: CpuTarget, cells: &mut Cells) -> Result<()> {
-    let device = target.key().to_string();
-    let planned = study.source_cells().into_iter().chain(study.cells());
-    let open: Vec<Key> = planned.filter(|it| !cells.has(it, &device)).collect();
+fn measure(
+    study: &Study,
+    out: &Path,
+    target: CpuTarget,
+    wait: Duration,
+    cells: &mut Cells,
+) -> Result<()> {
+    let open = open_cells(study, out, &target.key().to_string(), cells);
     eprintln!("{} to run", count(open.len(), "cell"));
     if open.is_empty() {
         return Ok(());
     }
-    let machine = Machine::acquire(target, LOCK_LIMIT)?;
+    let machine = Machine::acquire(target, LOCK_LIMIT, wait)?;
     let networks = study.targets().into_iter().map(|it| Network::load(it, study));
     let networks: Vec<Network> = networks.collect::<Result<_>>()?;
     for (n, key) in open.iter().enumerate() {

@@ -7,9 +7,6 @@ use tvmtune_tuner::statistics::{self, Ratio, geometric_mean, median};
 use super::cell::{Cell, Layer, Step};
 use super::plan::Study;
 
-/// Bootstraps draw from this seed.
-const SEED: u64 = 1;
-
 /// The speedup of an arm over the default schedules.
 pub(super) struct Speedup {
     pub(super) n_cells: usize,
@@ -36,6 +33,8 @@ pub(super) struct Comparison {
     pub(super) trials: Option<Ratio>,
     /// See `trials`.
     pub(super) seconds: Option<Ratio>,
+    /// The seconds that it takes a network, likewise.
+    pub(super) network_seconds: Option<Ratio>,
 }
 
 /// The share of full tuning that an arm reaches.
@@ -85,6 +84,7 @@ pub(super) fn compare(pairs: &[(&Cell, &Cell)]) -> Comparison {
     let mut networks = Groups::default();
     let mut layers = Groups::default();
     let (mut trials, mut seconds) = (Groups::default(), Groups::default());
+    let mut network_seconds = Groups::default();
     let mut at_equal_time = Groups::default();
     for (cell, other) in pairs {
         let group = (cell.key.target.as_str(), cell.key.seed);
@@ -92,6 +92,12 @@ pub(super) fn compare(pairs: &[(&Cell, &Cell)]) -> Comparison {
         let network = |it: &Cell| Some(it.best_ns()? / it.default_ns()?);
         if let (Some(a), Some(b)) = (network(cell), network(other)) {
             networks.add(group, a / b);
+        }
+        let curve = |it: &Cell| Some(relative(&it.curve, it.default_ns()?));
+        if let (Some(a), Some(b)) = (curve(cell), curve(other))
+            && let Some((a, b)) = equally_good(&a, &b)
+        {
+            network_seconds.add(group, a.seconds / b.seconds);
         }
         let layer = |it: &Layer| it.best_ns / it.default_ns;
         for (a, b) in common_layers(cell, other) {
@@ -101,7 +107,8 @@ pub(super) fn compare(pairs: &[(&Cell, &Cell)]) -> Comparison {
             if let (Some(a), Some(b)) = (seen(a), seen(b)) {
                 at_equal_time.add(group, a / b);
             }
-            if let Some((a, b)) = equally_good(a, b) {
+            let curve = |it: &Layer| relative(&it.curve, it.default_ns);
+            if let Some((a, b)) = equally_good(&curve(a), &curve(b)) {
                 trials.add(group, a.trials as f64 / b.trials as f64);
                 seconds.add(group, a.seconds / b.seconds);
             }
@@ -115,6 +122,7 @@ pub(super) fn compare(pairs: &[(&Cell, &Cell)]) -> Comparison {
         at_equal_time: at_equal_time.ratio(),
         trials: trials.ratio(),
         seconds: seconds.ratio(),
+        network_seconds: network_seconds.ratio(),
     }
 }
 
@@ -165,13 +173,15 @@ fn common_layers<'a>(
     cell.layers.iter().filter_map(|it| Some((it, other.layer(&it.name)?)))
 }
 
-/// Returns the first step of each of two curves that is as low as the higher of their ends, in units
-/// of the default schedule.
-fn equally_good(a: &Layer, b: &Layer) -> Option<(Step, Step)> {
-    let lowest = |it: &Layer| Some(it.curve.last()?.ns / it.default_ns);
-    let goal = lowest(a)?.max(lowest(b)?);
-    let reached =
-        |it: &Layer| it.curve.iter().find(|step| step.ns / it.default_ns <= goal).copied();
+/// Returns a curve in units of the default schedule.
+fn relative(curve: &[Step], default_ns: f64) -> Vec<Step> {
+    curve.iter().map(|it| Step { ns: it.ns / default_ns, ..*it }).collect()
+}
+
+/// Returns the first step of each of two curves that is as low as the higher of their ends.
+fn equally_good(a: &[Step], b: &[Step]) -> Option<(Step, Step)> {
+    let goal = a.last()?.ns.max(b.last()?.ns);
+    let reached = |it: &[Step]| it.iter().find(|step| step.ns <= goal).copied();
     Some((reached(a)?, reached(b)?))
 }
 
@@ -205,6 +215,6 @@ impl<'a> Groups<'a> {
             seeds.into_values().map(|it| geometric_mean(&it)).collect()
         };
         let groups: Vec<Vec<f64>> = self.0.into_values().map(of_network).collect();
-        statistics::ratio(&groups, SEED)
+        statistics::ratio(&groups)
     }
 }

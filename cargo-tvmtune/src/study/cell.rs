@@ -29,6 +29,12 @@ pub(crate) struct Cell {
     pub(crate) scheduler: Scheduler,
     /// Trials and seconds that the arm might spend.
     pub(crate) budget: Budget,
+    /// The cells whose records it was given.
+    #[serde(default, rename = "donors")]
+    pub(crate) sources: Vec<Key>,
+    /// The share of the machine's processor time that other programs used; unknown of older cells.
+    #[serde(default)]
+    pub(crate) other_load: Option<f64>,
     /// Seconds that it took.
     pub(crate) seconds: f64,
     /// When it was finished, in ms since 1970.
@@ -116,6 +122,7 @@ impl Cell {
     fn belongs_to(&self, study: &Study) -> bool {
         let Self { recipe, scheduler, budget, .. } = *self;
         study.terms(&self.key) == Some(Terms { recipe, scheduler, budget })
+            && study.sources_of_cell(&self.key) == self.sources
     }
 }
 

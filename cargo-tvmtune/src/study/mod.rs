@@ -9,7 +9,8 @@
 //!
 //! # Invariants
 //!
-//! - A cell is on disk as soon as it is finished; one that is there is not run again.
+//! - A cell is on disk as soon as it is finished; one that is there is not run again, unless the study
+//!   has changed, or the records of its sources are to be transferred and are gone.
 //! - Cells that are compared have the same seed, network, budget and transfer sources, and run
 //!   one after the other: drift of the machine affects all alike.
 //! - The report lists everything that was left out.
@@ -17,6 +18,7 @@
 mod analysis;
 mod cell;
 mod convergence;
+mod load;
 mod network;
 mod plan;
 mod plot;
@@ -29,4 +31,4 @@ pub(crate) use cell::Cells;
 pub(crate) use network::Network;
 pub(crate) use plan::{Key, Study};
 pub(crate) use report::write as report;
-pub(crate) use session::Machine;
+pub(crate) use session::{Machine, has_records};

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use tvmtune_tuner::statistics::{Ratio, median};
+use tvmtune_tuner::statistics::{Ratio, median, quantile};
 
 use super::analysis::{self, Comparison};
 use super::cell::Cell;
@@ -44,11 +44,12 @@ fn of_device(study: &Study, cells: &[&Cell]) -> String {
     let tools: BTreeSet<&str> = cells.iter().map(|it| it.tool.as_str()).collect();
     let seeds: Vec<String> = study.seeds.iter().map(u64::to_string).collect();
     let mut text = format!(
-        "{}; seeds {}; {}. Intervals hold 95 % of means over networks and \
-         seeds drawn anew.\n\n### Speedup over default schedules\n\n",
+        "{}; seeds {}; {}. {}Intervals are of 95 %, for networks other than these; of a single \
+         network, for other seeds.\n\n### Speedup over default schedules\n\n",
         tools.into_iter().collect::<Vec<_>>().join(", "),
         seeds.join(" "),
         budget(study),
+        other_load(cells),
     );
     text += &speedups(study, cells);
     text += &format!("\n### Beside `{}`\n\n", study.baseline);
@@ -76,6 +77,16 @@ fn budget(study: &Study) -> String {
     trials.into_iter().chain(seconds).collect::<Vec<_>>().join(", ")
 }
 
+/// Says how much other programs disturbed.
+fn other_load(cells: &[&Cell]) -> String {
+    let loads: Vec<f64> = cells.iter().filter_map(|it| it.other_load).collect();
+    if loads.is_empty() {
+        return String::new();
+    }
+    let [middle, most] = [0.5, 1.0].map(|share| 100.0 * quantile(&loads, share));
+    format!("Other programs used {middle:.1} % of the processors' time, in one cell {most:.1} %. ")
+}
+
 fn speedups(study: &Study, cells: &[&Cell]) -> String {
     let header = "arm | cells | layers, mean | layers, median | networks, mean | networks, median | \
                   trials | time";
@@ -101,8 +112,8 @@ fn speedups(study: &Study, cells: &[&Cell]) -> String {
 }
 
 fn comparisons(study: &Study, cells: &[&Cell]) -> String {
-    let header = "arm | pairs | latency of networks | of layers | of layers, median | \
-                  of layers, at equal time | trials to be as good | time to be as good | effect";
+    let header = "arm | pairs | independent | latency of networks | of layers | of layers, median | \
+                  of layers, at equal time | trials to be as good | time to be as good | networks, time to be as good | effect";
     let mut table = Markdown::new(header);
     for arm in study.arms.iter().filter(|it| it.name != study.baseline) {
         let pairs = analysis::pairs(cells, [&arm.name, &study.baseline]);
@@ -110,12 +121,14 @@ fn comparisons(study: &Study, cells: &[&Cell]) -> String {
         table.row(&[
             arm.name.clone(),
             it.n_pairs.to_string(),
+            it.networks.map_or("-".to_owned(), |it| it.n.to_string()),
             ratio(it.networks),
             ratio(it.layers),
             known(it.layers_median, ""),
             ratio(it.at_equal_time),
             ratio(it.trials),
             ratio(it.seconds),
+            ratio(it.network_seconds),
             verdict(&it),
         ]);
     }
@@ -125,7 +138,7 @@ fn comparisons(study: &Study, cells: &[&Cell]) -> String {
 /// Describes the effect on latency.
 fn verdict(comparison: &Comparison) -> String {
     match comparison.networks {
-        Some(it) if !it.is_enough() => "too few pairs".to_owned(),
+        Some(it) if !it.is_enough() => "too few".to_owned(),
         Some(it) if it.is_effect() && it.mean < 1.0 => "faster".to_owned(),
         Some(it) if it.is_effect() => "slower".to_owned(),
         Some(_) => "none shown".to_owned(),

@@ -15,6 +15,7 @@ use tvmtune_tuner::tune::{self, Event, Hardware, Options, Recipe, Reuse, Summary
 
 use super::cell::{Cell, Layer, Missing};
 use super::convergence::{self, Convergence};
+use super::load::{self, ProcessorTime};
 use super::network::Network;
 use super::plan::{Key, Study, Terms};
 
@@ -22,6 +23,8 @@ use super::plan::{Key, Study, Terms};
 pub(crate) struct Machine {
     pub(crate) target: CpuTarget,
     lock: MachineLock,
+    /// The time that each cell waits for other programs to leave the machine alone, at most.
+    wait: Duration,
 }
 
 /// Returns the folder of a cell.
@@ -30,10 +33,14 @@ fn dir(out: &Path, key: &Key) -> PathBuf {
     out.join("cells").join(format!("{}{source}-{}-{}", key.target, key.arm, key.seed))
 }
 
-/// Returns the folders of the records of a cell's transfer sources.
-fn source_dirs(out: &Path, study: &Study, key: &Key) -> Vec<PathBuf> {
-    let cells = study.sources_of_cell(key);
-    cells.iter().map(|it| Cache::new(&dir(out, it)).records()).collect()
+/// Returns the folder of the records of a cell.
+fn records(out: &Path, key: &Key) -> PathBuf {
+    Cache::new(&dir(out, key)).records()
+}
+
+/// Tells if the records of a cell are there, for others to transfer.
+pub(crate) fn has_records(out: &Path, key: &Key) -> bool {
+    fs::read_dir(records(out, key)).is_ok_and(|mut it| it.next().is_some())
 }
 
 impl Machine {
@@ -42,12 +49,12 @@ impl Machine {
     /// # Errors
     ///
     /// If that takes too long, or there is no place for the lock.
-    pub(crate) fn acquire(target: CpuTarget, patience: Duration) -> Result<Self> {
+    pub(crate) fn acquire(target: CpuTarget, patience: Duration, wait: Duration) -> Result<Self> {
         let Some(cache) = Cache::discover() else {
             bail!("there is no folder for locks; set `TVMTUNE_CACHE` to one");
         };
         let lock = MachineLock::of_device(&cache, &target.into(), patience)?;
-        Ok(Self { target, lock })
+        Ok(Self { target, lock, wait })
     }
 
     /// Tunes a cell of the study in folder `out`. What an earlier attempt at it left is removed first.
@@ -72,10 +79,13 @@ impl Machine {
         }
         let cache = Cache::new(&own);
         let mut folders = vec![Store { kind: StoreKind::Cache, dir: cache.records() }];
-        let sources = source_dirs(out, study, key).into_iter();
-        folders.extend(sources.map(|dir| Store { kind: StoreKind::Overlay, dir }));
+        let sources = study.sources_of_cell(key);
+        let overlay = |it| Store { kind: StoreKind::Overlay, dir: records(out, it) };
+        folders.extend(sources.iter().map(overlay));
         let database = Database::new(folders, Some(cache));
 
+        load::wait(self.wait);
+        let start = ProcessorTime::now();
         let mut convergence = Convergence::new(tasks(network));
         let options = self.options(terms, key.seed)?;
         let mut observe = |event: Event<'_>| {
@@ -85,6 +95,7 @@ impl Machine {
         let job = TuningJob::holding(&self.lock);
         let summary = tune::run(&network.workloads, &options, &database, &job, &mut observe)?;
         convergence.close();
+        let others = |start: ProcessorTime| Some(ProcessorTime::now()?.others_since(&start));
         let (layers, missing) = layers(network, &summary, recipe, &convergence);
         Ok(Cell {
             key: key.clone(),
@@ -93,6 +104,8 @@ impl Machine {
             recipe,
             scheduler,
             budget,
+            sources,
+            other_load: start.and_then(others),
             seconds: summary.times.total.as_secs_f64(),
             unix_ms: SystemTime::now().duration_since(UNIX_EPOCH)?.as_millis() as u64,
             layers,

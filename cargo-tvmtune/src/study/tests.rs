@@ -55,6 +55,8 @@ fn cell(study: &Study, key: &Key, speedup: f64, pace: f64) -> Cell {
         recipe,
         scheduler,
         budget,
+        sources: study.sources_of_cell(key),
+        other_load: Some(0.01),
         seconds: 16.0 / pace,
         unix_ms: 1,
         layers: vec![layer("first", 1, 1000.0), layer("second", 3, 2000.0)],
@@ -88,7 +90,7 @@ fn studies_that_are_shipped_can_be_read() {
         assert!(study.smoke().cells().len() < 30, "smoke tests are short");
         n_studies += 1;
     }
-    assert_eq!(n_studies, 7);
+    assert_eq!(n_studies, 10);
 }
 
 #[test]
@@ -160,6 +162,40 @@ fn finished_cells_are_kept_and_cut_off_ones_forgotten() {
 }
 
 #[test]
+fn cells_with_the_records_of_other_sources_are_of_another_study() {
+    let study = study();
+    let pooled: Study = STUDY.replace("every-ordered-pair", "pooled").parse().expect("a study");
+    let key = |source: &str, seed| Key {
+        seed,
+        target: "vgg-16".to_owned(),
+        source: Some(source.to_owned()),
+        arm: "given".to_owned(),
+    };
+    assert!(study.cells().contains(&key("alexnet", 2)));
+    assert!(pooled.cells().contains(&key(Study::OTHERS, 3)));
+    let names = |keys: Vec<Key>| {
+        keys.into_iter().map(|it| (it.target, it.arm, it.seed)).collect::<Vec<_>>()
+    };
+    let donor = |network: &str, seed| (network.to_owned(), "donor".to_owned(), seed);
+    let of_pair = study.sources_of_cell(&key("alexnet", 2));
+    assert_eq!(names(of_pair), [donor("alexnet", 2)], "of its own seed");
+    let of_pool = pooled.sources_of_cell(&key(Study::OTHERS, 3));
+    assert_eq!(names(of_pool), [donor("alexnet", 3), donor("resnet-18", 3)]);
+    let plain = study.cells().into_iter().find(|it| it.arm == "plain").expect("a cell");
+    assert!(study.sources_of_cell(&plain).is_empty());
+
+    let dir = tempfile::tempdir().expect("a folder");
+    let mut cells = Cells::read(dir.path(), &study).expect("there is none");
+    let own = cell(&study, &key("alexnet", 2), 2.0, 1.0);
+    let other_seed = study.sources_of_cell(&key("alexnet", 1));
+    let foreign = Cell { sources: other_seed, ..own.clone() };
+    cells.push(foreign).expect("it can be written");
+    assert!(Cells::read(dir.path(), &study).expect("it can be read").cells.is_empty());
+    cells.push(own.clone()).expect("it can be written");
+    assert_eq!(Cells::read(dir.path(), &study).expect("it can be read").cells, [own]);
+}
+
+#[test]
 fn an_effect_is_seen_and_none_is_not() {
     let study = study();
     let check = |given: (f64, f64), networks: f64, trials: f64, seconds: f64, is_effect: bool| {
@@ -178,6 +214,8 @@ fn an_effect_is_seen_and_none_is_not() {
         assert!((mean(it.trials) - trials).abs() < 1e-9, "{:?}", it.trials);
         assert!((mean(it.seconds) - seconds).abs() < 1e-9, "{:?}", it.seconds);
         assert_eq!(it.networks.expect("pairs").is_effect(), is_effect);
+        // Layers and networks keep the same pace here.
+        assert!((mean(it.network_seconds) - seconds).abs() < 1e-9, "{:?}", it.network_seconds);
         mean(it.at_equal_time)
     };
     let is_near = |found: f64, expected: f64| assert!((found - expected).abs() < 1e-2, "{found}");
@@ -191,6 +229,58 @@ fn an_effect_is_seen_and_none_is_not() {
     is_near(check((4.0, 0.25), 0.375, 0.5, 2.0, true), 1.5);
     // Worse: the other was as good before its end.
     is_near(check((1.05, 1.0), 1.5 / 1.05, 2.0, 2.0, true), 1.5 / 1.05);
+}
+
+/// What cells of a network and seed have in common is one observation, and networks are independent:
+/// neither layers nor sources nor seeds make an interval narrower than networks allow.
+#[test]
+fn layers_sources_and_seeds_do_not_count_as_networks() {
+    let study = study();
+    let speedups = [("alexnet", 2.0), ("vgg-16", 1.0), ("resnet-18", 1.5)];
+    let of_network = |key: &Key| {
+        let found = speedups.iter().find(|it| it.0 == key.target).expect("a network").1;
+        if key.arm == "given" { found } else { 1.0 }
+    };
+    let cells: Vec<Cell> =
+        study.cells().iter().map(|it| cell(&study, it, of_network(it), 1.0)).collect();
+    let compared = |keep: &dyn Fn(&&Cell) -> bool| {
+        let cells: Vec<&Cell> = cells.iter().filter(keep).collect();
+        analysis::compare(&analysis::pairs(&cells, ["given", "plain"]))
+    };
+    let all = compared(&|_| true);
+    let [of_networks, of_layers] = [all.networks, all.layers].map(|it| it.expect("pairs"));
+    assert_eq!((all.n_pairs, of_networks.n), (18, 3));
+    assert!((of_networks.low - of_layers.low).abs() < 1e-9, "layers are as much faster");
+    assert!(of_networks.low < 0.5 && of_networks.high > 1.0, "{of_networks:?}");
+    let one_seed = compared(&|it| it.key.seed == 1);
+    let one_source = compared(&|it| it.key.source.as_deref().is_none_or(|it| it != "alexnet"));
+    for fewer in [one_seed, one_source] {
+        assert!(fewer.n_pairs < all.n_pairs);
+        let fewer = fewer.networks.expect("pairs");
+        assert!((fewer.low - of_networks.low).abs() < 1e-9, "{fewer:?}");
+    }
+    // Of a single network its seeds are drawn.
+    let one_network = compared(&|it| it.key.target == "alexnet").networks.expect("pairs");
+    assert_eq!(one_network.n, 3);
+}
+
+#[test]
+fn a_report_says_what_it_cannot_tell() {
+    let study = study();
+    let dir = tempfile::tempdir().expect("a folder");
+    let effect = |cells: &[Cell]| {
+        let path = report(dir.path(), &study, cells).expect("it can be written");
+        let text = fs::read_to_string(path).expect("it is there");
+        let line = text.lines().find(|it| it.starts_with("| given |") && it.contains(" to "));
+        let line = line.unwrap_or_else(|| panic!("no comparison:\n{text}"));
+        assert!(text.contains("Other programs used 1.0 % of the processors' time"), "{text}");
+        line.trim_end_matches(" |").rsplit(" | ").next().expect("a cell").to_owned()
+    };
+    let arms = [("plain", 2.0, 1.0), ("given", 2.0, 1.0)];
+    assert_eq!(effect(&measured(&study, &arms)), "none shown");
+    let mut two = measured(&study, &[("plain", 2.0, 1.0), ("given", 3.0, 1.0)]);
+    two.retain(|it| it.key.target != "alexnet");
+    assert_eq!(effect(&two), "too few");
 }
 
 #[test]

@@ -118,10 +118,11 @@ fn networks_only(groups: Groups) -> Groups {
     groups.into_iter().filter(|it| Case::is_network(&it.0)).collect()
 }
 
-/// Returns the geometric mean of a measure, with its 95 % interval over networks and seeds.
+/// Returns the geometric mean of a measure, with its 95 % interval: for other networks, or for other seeds of a
+/// single network.
 fn interval(groups: &Groups, of: &dyn Fn(&Measures) -> f64) -> Option<[f64; 3]> {
     let groups: Vec<Vec<f64>> = groups.values().map(|it| it.iter().map(of).collect()).collect();
-    ratio(&groups, 1).map(|Ratio { mean, low, high, .. }| [mean, low, high])
+    ratio(&groups).map(|Ratio { mean, low, high, .. }| [mean, low, high])
 }
 
 /// Returns the line of an arm, relative to the oracle of the least area.
@@ -160,7 +161,7 @@ fn headroom(name: &str, cases: &[&Case], slot: SlotLength) -> Value {
                 gains.push(other.total_after(first + share * (end - first)) / at);
             }
         }
-        let of = |it: &Vec<f64>| ratio(std::slice::from_ref(it), 1);
+        let of = |it: &Vec<f64>| ratio(std::slice::from_ref(it));
         gains.iter().map(|it| of(it).map(|it| [it.mean, it.low, it.high])).collect()
     };
     json!({

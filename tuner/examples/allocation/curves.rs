@@ -11,7 +11,8 @@ use flate2::read::MultiGzDecoder;
 use flate2::write::GzEncoder;
 use serde::{Deserialize, Serialize};
 use tvmtune_tuner::allocation::replay::RecordedTask;
-use tvmtune_tuner::tune::Recipe;
+use tvmtune_tuner::tune::{Recipe, Tolerance, Workload};
+use tvmtune_zoo::Layer;
 
 use crate::Result;
 
@@ -59,12 +60,18 @@ impl Curves {
         Ok(Self { folder: folder.to_owned(), all })
     }
 
+    /// Tells if a task of a network was recorded; by which device does not matter, as orders of rounds are
+    /// compared within a network.
     pub(crate) fn has(&self, network: &str, seed: u64, recipe: &Recipe, task: &str) -> bool {
         let is_it = |it: &Curve| {
             (it.network.as_str(), it.seed, it.task.name.as_str()) == (network, seed, task)
                 && it.recipe == *recipe
         };
         self.all.iter().any(is_it)
+    }
+
+    pub(crate) fn all(&self) -> &[Curve] {
+        &self.all
     }
 
     pub(crate) fn push(&mut self, curve: Curve) -> Result<()> {
@@ -89,4 +96,12 @@ impl Curves {
         }
         networks
     }
+}
+
+/// Returns the workload of a layer; its weight is how often it runs.
+pub(crate) fn workload(layer: &Layer) -> Workload {
+    let tolerance = layer.program().tolerance();
+    let tolerance = Tolerance { rel: tolerance.rel, abs: tolerance.abs };
+    let workload = Workload::new(layer.dag(), vec![Vec::new()], tolerance);
+    Workload { weight: f64::from(layer.multiplicity), ..workload }
 }

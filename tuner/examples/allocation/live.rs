@@ -17,7 +17,8 @@ use tvmtune_tuner::tune::{self, Budget, Event, Workload};
 
 use crate::Result;
 use crate::arm::{Arm, Case};
-use crate::record::{self, HOUR, Recording};
+use crate::curves;
+use crate::record::{HOUR, Recording};
 
 /// The options of live runs.
 pub(crate) struct Live {
@@ -76,7 +77,7 @@ impl Live {
 
     fn tune(&self, name: &str, seed: u64, scheduler: Scheduler, lock: &MachineLock) -> Result<Run> {
         let network = tvmtune_zoo::network(name).ok_or(format!("no network `{name}`"))?;
-        let workloads: Vec<Workload> = network.layers.iter().map(record::workload).collect();
+        let workloads: Vec<Workload> = network.layers.iter().map(curves::workload).collect();
         let mut options = self.recording.options(seed)?;
         options.scheduler = scheduler;
         options.budget = Budget { total: Duration::from_secs(self.seconds), ..options.budget };

@@ -11,6 +11,7 @@
 
 mod arm;
 mod compare;
+#[allow(dead_code, reason = "the example of value functions reads all of them")]
 mod curves;
 mod live;
 mod plot;
@@ -42,7 +43,8 @@ fn main() -> Result<()> {
     worker::maybe_run();
     let mut arguments = env::args().skip(1);
     let (command, folder) = (arguments.next(), arguments.next());
-    let folder = PathBuf::from(folder.ok_or("name a command and a folder")?);
+    let folder = folder.filter(|it| !it.starts_with('-')).ok_or("name a command and a folder")?;
+    let folder = PathBuf::from(folder);
     let mut recording = Recording {
         networks: NETWORKS.map(str::to_owned).to_vec(),
         seeds: vec![1, 2, 3, 4, 5],

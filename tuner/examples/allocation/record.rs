@@ -15,13 +15,11 @@ use tvmtune_tuner::allocation::{Scheduler, similarity_group};
 use tvmtune_tuner::executor::{MachineLock, TuningJob};
 use tvmtune_tuner::measure::WorkerCommand;
 use tvmtune_tuner::parallel::n_cores;
-use tvmtune_tuner::tune::{
-    self, Budget, Hardware, Options, Recipe, Reuse, Rules, Tolerance, Trial, When, Workload,
-};
+use tvmtune_tuner::tune::{self, Budget, Hardware, Options, Recipe, Reuse, Rules, Trial, When};
 use tvmtune_zoo::Layer;
 
 use crate::Result;
-use crate::curves::{Curve, Curves, Schedule};
+use crate::curves::{Curve, Curves, Schedule, workload};
 
 /// The options of a recording.
 pub(crate) struct Recording {
@@ -94,14 +92,6 @@ impl Recording {
             provenance: Provenance { tool: "allocation".to_owned(), ..Provenance::default() },
         })
     }
-}
-
-/// Returns the workload of a layer; its weight is how often it runs.
-pub(crate) fn workload(layer: &Layer) -> Workload {
-    let tolerance = layer.program().tolerance();
-    let tolerance = Tolerance { rel: tolerance.rel, abs: tolerance.abs };
-    let workload = Workload::new(layer.dag(), vec![Vec::new()], tolerance);
-    Workload { weight: f64::from(layer.multiplicity), ..workload }
 }
 
 /// Tunes a layer; returns its trials, and the schedule of each.

@@ -5,7 +5,7 @@ use tvmtune_schedule::Instruction;
 use tvmtune_tuner::executor::MachineLock;
 use tvmtune_tuner::measure::WorkerCommand;
 use tvmtune_tuner::outcome::Timing;
-use tvmtune_tuner::statistics::median;
+use tvmtune_tuner::statistics::{median, spearman};
 use tvmtune_tuner::tune::{self, Bench, Bucket, Trial, Workload};
 
 use crate::Result;
@@ -64,19 +64,4 @@ impl Idle<'_> {
         let correlation = spearman(&in_run, &on_idle);
         Ok((in_run.len() >= 4).then(|| Agreement { correlation, scatter: median(&deviations) }))
     }
-}
-
-/// Returns Spearman's rank correlation.
-fn spearman(a: &[f64], b: &[f64]) -> f64 {
-    let ranks = |values: &[f64]| -> Vec<f64> {
-        values.iter().map(|it| values.iter().filter(|other| *other < it).count() as f64).collect()
-    };
-    let (a, b) = (ranks(a), ranks(b));
-    let mean = |it: &[f64]| it.iter().sum::<f64>() / it.len() as f64;
-    let (mean_a, mean_b) = (mean(&a), mean(&b));
-    let product = |x: &[f64], mx: f64, y: &[f64], my: f64| -> f64 {
-        x.iter().zip(y).map(|(x, y)| (x - mx) * (y - my)).sum()
-    };
-    let (ab, aa) = (product(&a, mean_a, &b, mean_b), product(&a, mean_a, &a, mean_a));
-    ab / (aa * product(&b, mean_b, &b, mean_b)).sqrt()
 }

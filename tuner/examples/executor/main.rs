@@ -181,7 +181,7 @@ impl Study {
 
 impl Cell {
     fn line(&self, arm: &Arm, mix: Mix, n_jobs: usize) -> Value {
-        let latency = ratio(&self.latencies, 1).map(|it| [it.mean, it.low, it.high]);
+        let latency = ratio(&self.latencies).map(|it| [it.mean, it.low, it.high]);
         let worst = self.latencies.iter().flatten().copied().fold(0.0, f64::max);
         let middle = |of: &dyn Fn(&Timeline) -> f64| {
             median(&self.timelines.iter().map(of).collect::<Vec<_>>())

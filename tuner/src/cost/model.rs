@@ -16,7 +16,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use super::features::{FEATURES, Features, WIDTH};
-use super::gbdt::{Gbdt, Program};
+use super::gbdt::{Gbdt, Objective, Program};
 use tvmtune_plan::database::{DatabaseError, atomic};
 use tvmtune_plan::read::{self, limit};
 
@@ -128,7 +128,7 @@ impl CostModel {
         if n < MIN_SAMPLES || n - self.n_trained() < n_new.max(1) {
             return false;
         }
-        let ensemble = Gbdt::train(&self.programs(), WIDTH, self.n_threads);
+        let ensemble = Gbdt::train(&self.programs(), WIDTH, Objective::Mean, self.n_threads);
         self.trained = Some(Trained { n_samples: n, ensemble });
         true
     }

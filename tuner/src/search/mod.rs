@@ -18,6 +18,7 @@
 //! Ask and tell: TVM's `MetaSchedule` (`GenerateMeasureCandidates`, `NotifyRunnerResults`).
 
 mod annealing;
+mod ansor;
 mod chain;
 mod combined;
 mod droplet;
@@ -31,6 +32,7 @@ mod strategy;
 mod transferred;
 
 pub use annealing::Annealing;
+pub use ansor::Ansor;
 pub use chain::Chain;
 pub use combined::{Allocation, Combined};
 pub use droplet::Droplet;

@@ -7,7 +7,7 @@ use tvmtune_ir::dag::Dag;
 use tvmtune_ir::target::Target;
 
 use crate::search::{
-    Allocation, Annealing, Chain, Combined, Droplet, Effort, Evolutionary, Genetic, Grid,
+    Allocation, Annealing, Ansor, Chain, Combined, Droplet, Effort, Evolutionary, Genetic, Grid,
     HillClimbing, Random, Strategy, Transferred,
 };
 use crate::space::Space;
@@ -35,6 +35,10 @@ pub struct Recipe {
     pub crossover: bool,
     /// The schedule of droplet search.
     pub droplet: When,
+    /// The trials of exploration before droplet search, if that comes once; four fifths of all, if not
+    /// set.
+    #[serde(rename = "droplet-after", skip_serializing_if = "Option::is_none")]
+    pub droplet_after: Option<u64>,
     /// The schedule of transfer.
     pub transfer: When,
     /// The allocation of trials to interleaved strategies.
@@ -48,6 +52,8 @@ pub enum Search {
     /// Evolution.
     #[default]
     Evolution,
+    /// Ansor's evolution, as published.
+    Ansor,
     /// None: only transfer and droplet search.
     None,
     /// Random points.
@@ -97,6 +103,7 @@ impl Default for Recipe {
             train_every: None,
             crossover: true,
             droplet: When::default(),
+            droplet_after: None,
             transfer: When::default(),
             allocation: Allocation::default(),
         }
@@ -143,8 +150,11 @@ impl Recipe {
             When::Once => after.push((Box::<Droplet>::default(), usize::MAX)),
             When::Interleaved => arms.push((Box::<Droplet>::default(), REFINE)),
         }
-        let share = if after.is_empty() { 1.0 } else { 1.0 - FINAL_REFINE };
-        let exploring = (trials as f64 * share) as usize;
+        let exploring = match self.droplet_after {
+            _ if after.is_empty() => trials,
+            Some(trials) => trials,
+            None => (trials as f64 * (1.0 - FINAL_REFINE)) as u64,
+        } as usize;
         let middle: Option<Box<dyn Strategy>> = match arms.len() {
             0 => None,
             1 => Some(arms.remove(0).0),
@@ -168,6 +178,7 @@ impl Recipe {
                     if self.crossover { evolution } else { evolution.without_crossover() };
                 Box::new(evolution)
             }
+            Search::Ansor => Box::new(Ansor::new(seed)),
             Search::Random => Box::new(Random::new(seed)),
             Search::Grid => Box::<Grid>::default(),
             Search::Annealing => Box::new(Annealing::new(seed)),

@@ -11,8 +11,36 @@ pub struct Program<'a> {
     pub rows: &'a [f32],
     /// The target of the sum of its rows' predictions.
     pub label: f64,
-    /// The weight of its squared error.
+    /// The weight of its error.
     pub weight: f64,
+}
+
+/// The statistic of labels that an ensemble predicts.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Objective {
+    /// Their mean: squared errors.
+    Mean,
+    /// The quantile of this share of labels below it: errors weighted by their sign, as in quantile
+    /// regression (Koenker and Bassett, 1978).
+    Quantile(f64),
+}
+
+impl Objective {
+    /// Returns the loss of a prediction that exceeds its label by `error`.
+    fn loss(self, error: f64) -> f64 {
+        match self {
+            Objective::Mean => error.powi(2),
+            Objective::Quantile(_) => error * self.slope(error),
+        }
+    }
+
+    /// Returns the derivative of the loss: half of it for squares, whose second one is 1 then.
+    fn slope(self, error: f64) -> f64 {
+        match self {
+            Objective::Mean => error,
+            Objective::Quantile(share) => f64::from(u8::from(error > 0.0)) - share,
+        }
+    }
 }
 
 /// A trained ensemble of regression trees.
@@ -32,7 +60,12 @@ const PATIENCE: usize = 20;
 impl Gbdt {
     /// Trains an ensemble on rows of `width` numbers; the result does not depend on the number of
     /// threads.
-    pub fn train(programs: &[Program<'_>], width: usize, n_threads: usize) -> Self {
+    pub fn train(
+        programs: &[Program<'_>],
+        width: usize,
+        objective: Objective,
+        n_threads: usize,
+    ) -> Self {
         let mut random = Random::new(programs.len() as u64);
         let (mut training, mut held_out) = (Vec::new(), Vec::new());
         for program in programs {
@@ -40,18 +73,18 @@ impl Gbdt {
             if is_held_out { held_out.push(*program) } else { training.push(*program) }
         }
         let mut model = Self { width, trees: Vec::new() };
-        let mut boosting = Boosting::new(&training, width, n_threads);
+        let mut boosting = Boosting::new(&training, width, objective, n_threads);
         let mut sums: Vec<f64> = vec![0.0; held_out.len()];
-        let (mut min_error, mut n_best) = (error(&held_out, &sums), 0);
+        let (mut min_loss, mut n_best) = (loss(objective, &held_out, &sums), 0);
         while model.trees.len() < MAX_TREES {
             let Some(tree) = boosting.next_tree() else { break };
             for (sum, program) in sums.iter_mut().zip(&held_out) {
                 *sum += program.rows.chunks_exact(width).map(|it| tree.predict(it)).sum::<f64>();
             }
             model.trees.push(tree);
-            let now = error(&held_out, &sums);
-            if held_out.is_empty() || now < min_error {
-                (min_error, n_best) = (now, model.trees.len());
+            let now = loss(objective, &held_out, &sums);
+            if held_out.is_empty() || now < min_loss {
+                (min_loss, n_best) = (now, model.trees.len());
             } else if model.trees.len() >= n_best + PATIENCE {
                 break;
             }
@@ -73,15 +106,16 @@ impl Gbdt {
     }
 }
 
-/// Returns the weighted sum of squared errors.
-fn error(programs: &[Program<'_>], sums: &[f64]) -> f64 {
-    let square = |(it, sum): (&Program<'_>, &f64)| it.weight * (sum - it.label).powi(2);
-    programs.iter().zip(sums).map(square).sum()
+/// Returns the weighted sum of losses.
+fn loss(objective: Objective, programs: &[Program<'_>], sums: &[f64]) -> f64 {
+    let loss = |(it, sum): (&Program<'_>, &f64)| it.weight * objective.loss(sum - it.label);
+    programs.iter().zip(sums).map(loss).sum()
 }
 
 /// The state of gradient boosting: the predictions so far.
 struct Boosting<'a> {
     programs: &'a [Program<'a>],
+    objective: Objective,
     n_threads: usize,
     bins: Bins,
     /// The program of each row.
@@ -93,7 +127,12 @@ struct Boosting<'a> {
 }
 
 impl<'a> Boosting<'a> {
-    fn new(programs: &'a [Program<'a>], width: usize, n_threads: usize) -> Self {
+    fn new(
+        programs: &'a [Program<'a>],
+        width: usize,
+        objective: Objective,
+        n_threads: usize,
+    ) -> Self {
         let mut program_of = Vec::new();
         let mut rows: Vec<&[f32]> = Vec::new();
         let mut n_rows = Vec::new();
@@ -104,7 +143,15 @@ impl<'a> Boosting<'a> {
             n_rows.push((rows.len() - before) as f64);
         }
         let bins = Bins::new(&rows, width, n_threads);
-        Self { programs, n_threads, bins, program_of, n_rows, sums: vec![0.0; programs.len()] }
+        Self {
+            programs,
+            objective,
+            n_threads,
+            bins,
+            program_of,
+            n_rows,
+            sums: vec![0.0; programs.len()],
+        }
     }
 
     /// Grows the next tree; `None` if it would change nothing.
@@ -112,8 +159,8 @@ impl<'a> Boosting<'a> {
         let gradient = |n: &u32| {
             let n = *n as usize;
             let program = &self.programs[n];
-            let error = self.sums[n] - program.label;
-            Gradient { gradient: error * program.weight, hessian: program.weight * self.n_rows[n] }
+            let slope = self.objective.slope(self.sums[n] - program.label);
+            Gradient { gradient: slope * program.weight, hessian: program.weight * self.n_rows[n] }
         };
         let gradients = self.program_of.iter().map(gradient).collect();
         let (tree, leaves) = TreeGrower::new(&self.bins, gradients, self.n_threads).grow()?;

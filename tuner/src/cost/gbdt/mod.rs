@@ -21,4 +21,4 @@ mod ensemble;
 mod tests;
 mod tree;
 
-pub use ensemble::{Gbdt, Program};
+pub use ensemble::{Gbdt, Objective, Program};

@@ -25,7 +25,7 @@ impl Data {
     }
 
     fn train(&self, n_threads: usize) -> Gbdt {
-        Gbdt::train(&self.programs(), self.width, n_threads)
+        Gbdt::train(&self.programs(), self.width, Objective::Mean, n_threads)
     }
 
     /// Returns the share of the labels' variance that is unexplained, on the training programs.
@@ -71,7 +71,7 @@ fn programs_that_count_more_are_closer() {
     let program = |n: usize, weight: f64| Program { rows: &rows[n], label: n as f64, weight };
     let programs: Vec<Program<'_>> =
         (0..200).map(|n| program(n % 2, if n % 2 == 0 { 1.0 } else { 3.0 })).collect();
-    let mean = Gbdt::train(&programs, 1, 1).predict(&[0.5]);
+    let mean = Gbdt::train(&programs, 1, Objective::Mean, 1).predict(&[0.5]);
     assert!((0.6..0.85).contains(&mean), "{mean} is not about 3/4");
 }
 
@@ -79,14 +79,14 @@ fn programs_that_count_more_are_closer() {
 fn constant_labels_and_single_programs_are_fine() {
     let constant = Program { rows: &[1.0, 2.0], label: 0.5, weight: 1.0 };
     for n in [0, 1, 2, 50] {
-        let model = Gbdt::train(&vec![constant; n], 2, 1);
+        let model = Gbdt::train(&vec![constant; n], 2, Objective::Mean, 1);
         let predicted = model.predict(&[1.0, 2.0]);
         assert!(predicted.is_finite());
         assert!(n < 50 || (predicted - 0.5).abs() < 0.1, "{n}: {predicted}");
     }
     assert_eq!(Gbdt::default().predict(&[1.0]), 0.0);
     let none = Program { rows: &[], label: 1.0, weight: 1.0 };
-    assert_eq!(Gbdt::train(&[none; 3], 2, 1).n_trees(), 0);
+    assert_eq!(Gbdt::train(&[none; 3], 2, Objective::Mean, 1).n_trees(), 0);
 }
 
 #[test]
@@ -104,4 +104,22 @@ fn learning_stops_where_it_helps_no_more() {
     let noise = std::cell::RefCell::new(Random::new(9));
     let data = Data::new(300, 1, 5, |_| noise.borrow_mut().unit());
     assert!(data.train(1).n_trees() < 100);
+}
+
+/// Labels spread evenly above the number of their row: the quantiles are known.
+#[test]
+fn a_quantile_of_labels_is_learned() {
+    let mut random = Random::new(5);
+    let mut data = Data::new(2000, 1, 2, |it| f64::from(it[0]));
+    data.labels.iter_mut().for_each(|it| *it += random.unit());
+    for share in [0.2, 0.5, 0.9] {
+        let model = Gbdt::train(&data.programs(), 2, Objective::Quantile(share), 1);
+        for row in [[0.25, 0.5], [0.75, 0.5]] {
+            let error = model.predict(&row) - (f64::from(row[0]) + share);
+            assert!(error.abs() < 0.15, "{share} {row:?}: {error}");
+        }
+        let below = data.rows.iter().zip(&data.labels).filter(|(it, y)| **y < model.predict(it));
+        let below = below.count() as f64 / data.labels.len() as f64;
+        assert!((below - share).abs() < 0.06, "{share}: {below}");
+    }
 }

@@ -1,0 +1,136 @@
+//! The schedules that functions choose, measured.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use tvmtune_plan::database::Cache;
+use tvmtune_plan::device;
+use tvmtune_schedule::Instruction;
+use tvmtune_tuner::executor::MachineLock;
+use tvmtune_tuner::measure::WorkerCommand;
+use tvmtune_tuner::parallel::n_cores;
+use tvmtune_tuner::space::Point;
+use tvmtune_tuner::statistics::geometric_mean;
+use tvmtune_tuner::tune::{self, Bench, Bucket};
+use tvmtune_tuner::value::{Prefix, ValueFunction, beam_search};
+
+use crate::Result;
+use crate::data::Layer;
+use crate::improve;
+use crate::model::{KINDS, Models};
+
+/// Timings of each schedule, side by side.
+const ROUNDS: usize = 15;
+/// Rounds of improvement, as in the paper.
+const N_IMPROVEMENTS: usize = 2;
+
+/// Prints the latencies of the choices for each layer of a network, relative to the default schedule of
+/// builds, with functions trained on all other networks; improved ones measured so many more schedules of each
+/// of their layers.
+pub(crate) fn run(layers: &[Layer], network: &str, n_schedules: usize) -> Result<()> {
+    let others: Vec<&Layer> = layers.iter().filter(|it| it.network != network).collect();
+    let models = Models::train(others.iter().copied());
+    let here = device::detect().ok_or("this machine runs no generated kernels")?;
+    let cache = Cache::discover().ok_or("set `TVMTUNE_CACHE` to a folder for locks")?;
+    let lock = MachineLock::of_device(&cache, &here.into(), Duration::from_secs(3600))?;
+    let n_improvements = if n_schedules > 0 { N_IMPROVEMENTS } else { 0 };
+    let improved = improve::functions(&others, n_improvements, n_schedules, &lock)?;
+    let mut totals: BTreeMap<String, Total> = BTreeMap::new();
+    for layer in layers.iter().filter(|it| it.network == network) {
+        let choices = choices(layer, &models, &improved);
+        let traces: Vec<Vec<Instruction>> = choices.iter().map(|it| it.trace.clone()).collect();
+        let bucket = Bucket { workload: &layer.workload, ranges: &[] };
+        let bench = Bench { bucket, dims: None, target: layer.target, rounds: ROUNDS };
+        let outcomes = tune::bench(&bench, &traces, WorkerCommand::this_executable()?, &lock)??;
+        let ns: Vec<Option<f64>> =
+            outcomes.iter().map(|it| it.timing().map(|it| it.typical_ns())).collect();
+        let Some(default_ns) = ns[0] else { continue };
+        for (choice, own_ns) in choices.into_iter().zip(ns) {
+            let total = totals.entry(choice.search).or_default();
+            total.add(layer.workload.weight, default_ns, own_ns, choice.seconds);
+        }
+    }
+    for (search, total) in totals {
+        println!("{}", total.line(network, &search));
+    }
+    Ok(())
+}
+
+/// The layers of a network by one search.
+#[derive(Default)]
+struct Total {
+    /// Their latencies relative to those of the default schedules.
+    ratios: Vec<f64>,
+    /// The latency of the network, and that of the default schedules, in ns.
+    ns: f64,
+    default_ns: f64,
+    /// Layers whose schedule failed; they have the default one.
+    n_failed: usize,
+    /// The time of the choices.
+    seconds: f64,
+}
+
+impl Total {
+    fn add(&mut self, weight: f64, default_ns: f64, own_ns: Option<f64>, seconds: f64) {
+        let ns = own_ns.unwrap_or(default_ns);
+        self.ratios.push(ns / default_ns);
+        self.ns += weight * ns;
+        self.default_ns += weight * default_ns;
+        self.n_failed += usize::from(own_ns.is_none());
+        self.seconds += seconds;
+    }
+
+    fn line(&self, network: &str, search: &str) -> Value {
+        json!({
+            "network": network,
+            "search": search,
+            "layers": self.ratios.len(),
+            "layers_of_default": geometric_mean(&self.ratios),
+            "network_of_default": self.ns / self.default_ns,
+            "failed": self.n_failed,
+            "seconds": self.seconds,
+        })
+    }
+}
+
+/// A schedule that is measured.
+struct Choice {
+    search: String,
+    trace: Vec<Instruction>,
+    /// The time that the choice took.
+    seconds: f64,
+}
+
+/// Returns the choices for a layer; the first is the default schedule of builds.
+fn choices(layer: &Layer, models: &Models, improved: &[ValueFunction]) -> Vec<Choice> {
+    let space = &layer.space;
+    let choice = |search: &str, point: &Point| Choice {
+        search: search.to_owned(),
+        trace: space.instructions(point),
+        seconds: 0.0,
+    };
+    let default = Choice { search: "default".to_owned(), trace: layer.default(), seconds: 0.0 };
+    let mut choices = vec![default];
+    let recorded =
+        [("1 trial", 1), ("16 trials", 16), ("64 trials", 64), ("all trials", usize::MAX)];
+    for (name, n) in recorded {
+        choices.extend(layer.best_of_first(n).map(|it| choice(name, it)));
+    }
+    let mut search = |name: &str, width: usize, values: &dyn Fn(&[Prefix]) -> Vec<f64>| {
+        let start = Instant::now();
+        let found = beam_search(space, width, values);
+        let seconds = start.elapsed().as_secs_f64();
+        let name = format!("{name}, beam of {width}");
+        choices.extend(found.first().map(|it| Choice { seconds, ..choice(&name, it) }));
+    };
+    for kind in KINDS {
+        search(kind.name(), 16, &|it| models.values(kind, layer, it));
+    }
+    for (n, value) in improved.iter().enumerate() {
+        for width in [1, 4, 16] {
+            search(&format!("V{n}"), width, &|it| value.values(&layer.features(), it, n_cores()));
+        }
+    }
+    choices
+}

@@ -1,0 +1,29 @@
+//! The value of a partial schedule: the share of the best speed that its best completion reaches.
+//!
+//! In: measured trials of programs. Out: a [`ValueFunction`], by which [`beam_search`] takes the decisions
+//! of a schedule one after the other, and measures nothing.
+//!
+//! ```text
+//! trials -> prefixes, the best latency under each -> ValueFunction -> beam_search -> points
+//! ```
+//!
+//! A state is a [`Prefix`]: a sketch, and the first of its decisions. Templates open decisions stage by
+//! stage, the tile of an axis in registers before the blocks around it: they are taken in that order.
+//!
+//! # Source
+//!
+//! Steiner et al., "Value Function Based Performance Optimization of Deep Learning Workloads" (2020). There
+//! a state is the prefix of a network's schedule, and the model an LSTM over its layers; here ops are
+//! scheduled one by one, and the stages of an op are what layers are there.
+
+mod beam;
+mod function;
+mod prefix;
+mod samples;
+#[cfg(test)]
+mod tests;
+
+pub use beam::beam_search;
+pub use function::{Features, ValueFunction};
+pub use prefix::Prefix;
+pub use samples::{Label, Measured, Sample, samples};
