@@ -65,7 +65,11 @@ impl Record {
 impl Bucket {
     /// Takes over the schedules of another bucket of the same ranges, and the larger effort: the
     /// other may be an earlier state of this one, so efforts do not add up.
+    ///
+    /// None comes before one that it follows in the other bucket: a session compares schedules side by
+    /// side, at several extents, which says more than their times.
     pub fn merge(&mut self, other: Bucket) {
+        let mut earlier: Vec<(Platform, ArtifactId)> = Vec::new();
         self.trials = self.trials.max(other.trials);
         self.seconds = self.seconds.max(other.seconds);
         self.complete |= other.complete;
@@ -76,8 +80,10 @@ impl Bucket {
             let is_asked = |it: &Entry| it.measured.as_ref().is_some_and(|it| it.cold.is_some());
             let mut known = self.schedules.iter().filter(|it| it.platform == entry.platform);
             if is_asked(&entry) || !known.any(is_asked) {
+                let code = (entry.platform, entry.artifact.clone());
                 self.drop_measured_otherwise(&entry);
-                self.add(entry);
+                self.add_behind(entry, &|it| earlier.contains(&(it.platform, it.artifact.clone())));
+                earlier.push(code);
             }
         }
     }
@@ -119,7 +125,12 @@ impl Bucket {
     /// Adds a schedule at its place: before those that it clearly beats, after all others of its
     /// platform. The same code measured twice stays once, by its clearly faster timing, and with
     /// the images that came last. Of schedules that were not measured, one stays.
-    pub fn add(&mut self, mut entry: Entry) {
+    pub fn add(&mut self, entry: Entry) {
+        self.add_behind(entry, &|_| false);
+    }
+
+    /// Adds a schedule as [`Bucket::add`] does, but behind those of its platform that come first.
+    fn add_behind(&mut self, mut entry: Entry, comes_first: &dyn Fn(&Entry) -> bool) {
         if let Some(position) = self.schedules.iter().position(|it| it.is_same_code(&entry)) {
             let known = &mut self.schedules[position];
             if !entry.goes_before(known) {
@@ -137,9 +148,14 @@ impl Bucket {
         if entry.measured.is_none() {
             self.schedules.retain(|it| it.platform != platform || it.measured.is_some());
         }
+        let last = |is_it: &dyn Fn(&Entry) -> bool| {
+            let of_platform = |it: &Entry| it.platform == platform && is_it(it);
+            self.schedules.iter().rposition(of_platform).map(|it| it + 1)
+        };
+        let start = last(comes_first).unwrap_or(0);
         let beaten = |it: &Entry| it.platform == platform && entry.goes_before(it);
-        let end = self.schedules.iter().rposition(|it| it.platform == platform).map(|it| it + 1);
-        let place = self.schedules.iter().position(beaten).or(end);
+        let place = self.schedules.iter().skip(start).position(beaten).map(|it| it + start);
+        let place = place.or(last(&|_| true));
         self.schedules.insert(place.unwrap_or(self.schedules.len()), entry);
         self.tidy();
     }

@@ -254,6 +254,28 @@ fn merging_loses_nothing_and_depends_on_no_order() {
     assert_eq!(left.buckets[0].trials, 64, "the other may be an earlier state of the same effort");
 }
 
+/// A session that times schedules at several extents may prefer one that is slower at the largest, whose time
+/// is recorded: accepting its record again must not turn its choice around.
+#[test]
+fn schedules_that_were_compared_side_by_side_keep_their_order() {
+    let session = [("a", 100.0), ("b", 80.0), ("c", 120.0)]
+        .map(|(it, median_ns)| entry(it, Source::Evolved, median_ns));
+    let measured = record(vec![bucket(1, 16, session.to_vec())]);
+    let mut shipped = measured.clone();
+    shipped.keep_best(1);
+    let once = shipped.clone();
+    shipped.merge(measured.clone()).unwrap();
+    assert_eq!(shipped, measured);
+    shipped.keep_best(1);
+    assert_eq!(shipped, once);
+    // What another session found takes its place by its time.
+    let mut other = record(vec![bucket(1, 16, vec![entry("d", Source::Evolved, 90.0)])]);
+    other.merge(measured).unwrap();
+    let order: Vec<String> =
+        other.buckets[0].schedules.iter().map(|it| name(&it.artifact)).collect();
+    assert_eq!(order, ["d", "a", "b", "c"]);
+}
+
 #[test]
 fn records_of_different_things_do_not_merge() {
     let mut left = sample();
