@@ -11,7 +11,7 @@
 
 mod arm;
 mod compare;
-#[allow(dead_code, reason = "the example of value functions reads all of them")]
+#[expect(dead_code, reason = "the example of value functions reads all of them")]
 mod curves;
 mod live;
 mod plot;

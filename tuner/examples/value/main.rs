@@ -10,7 +10,7 @@
 //! A folder is one that `allocation record` writes.
 
 #[path = "../allocation/curves.rs"]
-#[allow(dead_code, reason = "the example of allocation writes them")]
+#[expect(dead_code, reason = "the example of allocation writes them")]
 mod curves;
 mod choose;
 mod data;

@@ -80,9 +80,9 @@ impl Bucket {
             let is_asked = |it: &Entry| it.measured.as_ref().is_some_and(|it| it.cold.is_some());
             let mut known = self.schedules.iter().filter(|it| it.platform == entry.platform);
             if is_asked(&entry) || !known.any(is_asked) {
-                let code = (entry.platform, entry.artifact.clone());
+                let code = (entry.platform, entry.artifact);
                 self.drop_measured_otherwise(&entry);
-                self.add_behind(entry, &|it| earlier.contains(&(it.platform, it.artifact.clone())));
+                self.add_behind(entry, &|it| earlier.contains(&(it.platform, it.artifact)));
                 earlier.push(code);
             }
         }
