@@ -82,7 +82,7 @@ fn a_study_is_run_once_and_reported_again() {
     let report = fs::read_to_string(out.join("report.md")).unwrap();
     assert!(report.contains("Nothing."), "{report}");
 
-    // Where a cell is open, the records of its source are made again if they are gone; nothing else is.
+    // An unfinished cell needs the records of its transfer sources: lost ones are tuned again, and nothing else.
     let transferred = |it: &&str| it.contains(r#""arm":"given""#);
     let kept: Vec<&str> = cells.lines().filter(|it| !transferred(it)).collect();
     let donors = lines.iter().filter(|it| it["arm"] == "donor").count();

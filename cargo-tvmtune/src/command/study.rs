@@ -32,7 +32,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Exit> {
             eprintln!("error: this machine runs no generated kernels; see `cargo tvmtune doctor`");
             return Ok(Exit::NoDevice);
         };
-        let wait = Duration::from_secs(60 * arguments.wait);
+        let wait = Duration::from_secs(arguments.wait.saturating_mul(60));
         measure(&study, &out, target, wait, &mut cells)?;
     }
     let report = study::report(&out, &study, &cells.cells)?;
@@ -40,8 +40,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// Returns the cells that are not finished. Sources whose records are gone, as where only the lines of
-/// cells were copied, are tuned again if there is a cell that needs them.
+/// Returns the cells that are not finished. A transfer source that one of them needs is among them if its
+/// records are gone, as in a folder to which only `cells.jsonl` was copied.
 fn open_cells(study: &Study, out: &Path, device: &str, cells: &Cells) -> Vec<Key> {
     let open: Vec<Key> = study.cells().into_iter().filter(|it| !cells.has(it, device)).collect();
     let needed: BTreeSet<Key> = open.iter().flat_map(|it| study.sources_of_cell(it)).collect();

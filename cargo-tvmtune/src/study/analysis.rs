@@ -33,7 +33,7 @@ pub(super) struct Comparison {
     pub(super) trials: Option<Ratio>,
     /// See `trials`.
     pub(super) seconds: Option<Ratio>,
-    /// The seconds that it takes a network, likewise.
+    /// The seconds that it takes a network to be as fast as the worse of both ends up.
     pub(super) network_seconds: Option<Ratio>,
 }
 

@@ -1,4 +1,4 @@
-//! The load that other programs put on the machine, by Linux's accounts of processor time.
+//! The load that other programs put on the machine, from the processor times in Linux's `/proc`.
 
 use std::fs;
 use std::thread;
@@ -20,7 +20,7 @@ pub(super) struct ProcessorTime {
 }
 
 impl ProcessorTime {
-    /// Reads the accounts; `None` where there are none.
+    /// Reads the times; `None` on a system without `/proc`.
     pub(super) fn now() -> Option<Self> {
         let machine = fs::read_to_string("/proc/stat").ok()?;
         Self::parse(&machine, &fs::read_to_string("/proc/self/stat").ok()?)
@@ -70,7 +70,7 @@ mod tests {
         let read = |user: u64, idle: u64, own: u64| {
             let machine = format!("cpu  {user} 0 10 {idle} 5 0 0 5 99 0\ncpu0 1 2 3\n");
             let process = format!("17 (a (b) c) R 1 1 1 0 -1 0 0 0 0 0 {own} 1 2 3 20 0\n");
-            ProcessorTime::parse(&machine, &process).expect("accounts")
+            ProcessorTime::parse(&machine, &process).expect("both are whole")
         };
         let start = read(100, 200, 50);
         assert_eq!(start, ProcessorTime { all: 320, idle: 205, own: 56 });

@@ -231,8 +231,8 @@ fn an_effect_is_seen_and_none_is_not() {
     is_near(check((1.05, 1.0), 1.5 / 1.05, 2.0, 2.0, true), 1.5 / 1.05);
 }
 
-/// What cells of a network and seed have in common is one observation, and networks are independent:
-/// neither layers nor sources nor seeds make an interval narrower than networks allow.
+/// The confidence interval is that of the networks' means: neither more layers, nor more transfer sources, nor
+/// more seeds make it narrower.
 #[test]
 fn layers_sources_and_seeds_do_not_count_as_networks() {
     let study = study();
@@ -259,7 +259,7 @@ fn layers_sources_and_seeds_do_not_count_as_networks() {
         let fewer = fewer.networks.expect("pairs");
         assert!((fewer.low - of_networks.low).abs() < 1e-9, "{fewer:?}");
     }
-    // Of a single network its seeds are drawn.
+    // The seeds of a single network are independent values.
     let one_network = compared(&|it| it.key.target == "alexnet").networks.expect("pairs");
     assert_eq!(one_network.n, 3);
 }

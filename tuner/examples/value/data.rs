@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use tvmtune_ir::target::Target;
 use tvmtune_schedule::Instruction;
+use tvmtune_space::sketch::Decision;
 use tvmtune_tuner::space::{Point, Space};
 use tvmtune_tuner::tune::{Rules, Workload};
 use tvmtune_tuner::value::{Features, Measured};
@@ -60,10 +61,7 @@ pub(crate) fn layers(curves: &Curves) -> Result<Vec<Layer>> {
         let point = |(sketch, choices): &(String, Vec<u16>)| {
             let sketch = layer.space.sketches.iter().position(|it| it.name == *sketch)?;
             let decisions = &layer.space.sketches[sketch].decisions;
-            let exists = |(choice, it): (&u16, _)| {
-                let it: &tvmtune_space::sketch::Decision = it;
-                usize::from(*choice) < it.options.len()
-            };
+            let exists = |(choice, it): (&u16, &Decision)| usize::from(*choice) < it.options.len();
             let is_point =
                 choices.len() == decisions.len() && choices.iter().zip(decisions).all(exists);
             is_point.then(|| Point { sketch: sketch as u16, choices: choices.clone() })

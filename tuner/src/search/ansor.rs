@@ -111,6 +111,7 @@ impl Strategy for Ansor {
 
     fn observe(&mut self, point: &Point, outcome: &Outcome) {
         self.seen.insert(point);
+        self.round.retain(|it| it.point != *point);
         self.ranked.observe(point, outcome);
     }
 }
@@ -200,7 +201,7 @@ fn move_factor(decisions: &[Decision], point: &mut Point, n: usize, random: &mut
 
 #[cfg(test)]
 mod tests {
-    use tvmtune_space::sketch::DecisionKind;
+    use tvmtune_space::sketch::{DecisionKind, Sketch};
 
     use super::*;
 
@@ -227,6 +228,20 @@ mod tests {
         }
         // 6 x 2 to 12 x 1, 4 x 3, 3 x 4, 2 x 6 and 1 x 12, or a factor from or to the outermost level.
         assert!(products.contains(&12) && products.contains(&24) && products.contains(&2));
+    }
+
+    #[test]
+    fn a_point_that_others_measured_leaves_the_round() {
+        let sketch = Sketch::new("one", vec![decision(0, &[1, 2, 4])], vec![0], Vec::new());
+        let space = Space::from_sketches(vec![sketch]);
+        let context = SearchContext::without_models(&space);
+        let mut strategy = Ansor::new(1);
+        let first = strategy.propose(&context, 1).remove(0).point;
+        let other = Point { sketch: 0, choices: vec![(first.choices[0] + 1) % 3] };
+        strategy.observe(&other, &Outcome::TimedOut);
+        let rest: Vec<Point> =
+            strategy.propose(&context, 9).into_iter().map(|it| it.point).collect();
+        assert_eq!(rest, [Point { sketch: 0, choices: vec![(first.choices[0] + 2) % 3] }]);
     }
 
     #[test]

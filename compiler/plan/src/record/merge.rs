@@ -66,8 +66,8 @@ impl Bucket {
     /// Takes over the schedules of another bucket of the same ranges, and the larger effort: the
     /// other may be an earlier state of this one, so efforts do not add up.
     ///
-    /// None comes before one that it follows in the other bucket: a session compares schedules side by
-    /// side, at several extents, which says more than their times.
+    /// Schedules of the other bucket keep their order: a session compares them side by side, at several
+    /// extents, which says more than the recorded times.
     pub fn merge(&mut self, other: Bucket) {
         let mut earlier: Vec<(Platform, ArtifactId)> = Vec::new();
         self.trials = self.trials.max(other.trials);

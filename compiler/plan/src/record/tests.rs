@@ -268,7 +268,7 @@ fn schedules_that_were_compared_side_by_side_keep_their_order() {
     assert_eq!(shipped, measured);
     shipped.keep_best(1);
     assert_eq!(shipped, once);
-    // What another session found takes its place by its time.
+    // A schedule of another session is placed by its time.
     let mut other = record(vec![bucket(1, 16, vec![entry("d", Source::Evolved, 90.0)])]);
     other.merge(measured).unwrap();
     let order: Vec<String> =
