@@ -43,6 +43,10 @@ pub(crate) enum Command {
     Merge(Merge),
     /// Make records of earlier releases records of this one: what makes other code by now is measured
     Upgrade(Upgrade),
+    /// Train a value function on what was measured here, for kernels that are not
+    Train(Train),
+    /// Choose schedules for kernels that were not tuned by a value function, and measure nothing
+    Predict(Predict),
     /// List records of kernels that no longer exist, and what the cache has in vain
     Gc(Gc),
     /// Run an experiment: networks tuned in several ways, and what each way is worth
@@ -270,6 +274,32 @@ pub(crate) enum Device {
     Cpu,
     /// The first GPU
     Cuda,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Train {
+    #[command(flatten)]
+    pub(crate) selection: Selection,
+    /// Rounds of improvement: in each, schedules that the function before would choose are measured
+    #[arg(long, value_name = "N", default_value_t = 2)]
+    pub(crate) rounds: u32,
+    /// Schedules of each kernel that a round measures, at most
+    #[arg(long, value_name = "N", default_value_t = 24)]
+    pub(crate) schedules: usize,
+    /// Write the function also if it is no better than analysis
+    #[arg(long)]
+    pub(crate) force: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Predict {
+    #[command(flatten)]
+    pub(crate) selection: Selection,
+    #[command(flatten)]
+    pub(crate) variants: Variants,
+    /// The value function, instead of that of each package
+    #[arg(long, value_name = "FILE")]
+    pub(crate) model: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]

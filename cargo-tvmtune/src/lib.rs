@@ -16,6 +16,7 @@ mod progress;
 mod records;
 mod render;
 mod study;
+mod training;
 mod workspace;
 
 use std::ffi::OsString;
@@ -84,6 +85,8 @@ fn run(command: Command) -> Result<Exit> {
         Command::Verify(it) => command::verify::run(&it),
         Command::Show(it) => command::show::run(&it),
         Command::Merge(it) => command::merge::run(&it),
+        Command::Train(it) => command::train::run(&it),
+        Command::Predict(it) => command::predict::run(&it),
         Command::Upgrade(it) => command::upgrade::run(&it),
         Command::Gc(it) => command::gc::run(&it),
         Command::Study(it) => command::study::run(&it),

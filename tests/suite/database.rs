@@ -122,14 +122,20 @@ fn times_of_another_model_are_not_those_of_this_machine() {
 }
 
 #[test]
-fn a_cache_is_shared_with_a_former_release() {
-    let folders = Folders::new();
+fn a_cache_is_shared_with_former_releases() {
+    for n in 0..2 {
+        check_former_release(&Folders::new(), n);
+    }
+}
+
+/// Checks that records of a former release are read, and not written to.
+fn check_former_release(folders: &Folders, n: usize) {
     let record = sample_record(0);
-    let former = folders.cache.former_records();
+    let former = folders.cache.former_records()[n].clone();
     let path = Database::accept(&former, &record, &Files::default(), 1).unwrap();
     let text = fs::read_to_string(&path).unwrap();
     let read = || {
-        let stores = [folders.cache.former_records(), folders.cache.records()];
+        let stores = [former.clone(), folders.cache.records()];
         let stores = stores.map(|dir| Store { kind: StoreKind::Cache, dir });
         let database = Database::new(stores.to_vec(), Some(folders.cache.clone()));
         (database.get(&record.workload, &record.name, &record.dag).records, database)

@@ -52,6 +52,7 @@ mod tuning;
 mod types;
 mod unsigned;
 mod upgrade;
+mod value;
 mod weights;
 mod workers;
 #[cfg(target_arch = "x86_64")]

@@ -238,7 +238,8 @@ impl<'a> Build<'a> {
         let warnings = lookups.iter().flat_map(|it| &it.warnings);
         files.extend(warnings.filter_map(|it| it.path().map(Path::to_owned)));
         if let Some(cache) = self.database.cache() {
-            let folders = [cache.records(), cache.former_records()];
+            let folders: Vec<PathBuf> =
+                std::iter::once(cache.records()).chain(cache.former_records()).collect();
             files.retain(|it| !folders.iter().any(|folder| it.starts_with(folder)));
         }
         if let Some(cache) = self.cache() {

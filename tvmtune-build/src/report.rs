@@ -54,6 +54,8 @@ pub enum TuningStatus {
     Replayed,
     /// A schedule that was measured for other extents.
     Transferred,
+    /// A schedule that a value function chose; nothing was measured.
+    Predicted,
     /// The default schedule.
     #[default]
     Default,
@@ -93,13 +95,14 @@ impl TuningStatus {
             (Tier::Exact, Search::Complete | Search::None) => TuningStatus::Exact,
             (Tier::SameIsa, _) => TuningStatus::Similar,
             (Tier::Transferred, _) => TuningStatus::Transferred,
+            (Tier::Predicted, _) => TuningStatus::Predicted,
             (Tier::Default, _) => TuningStatus::Default,
         }
     }
 
     /// Tells if no schedule was measured for these extents.
     pub fn is_miss(self) -> bool {
-        matches!(self, TuningStatus::Transferred | TuningStatus::Default)
+        matches!(self, TuningStatus::Transferred | TuningStatus::Predicted | TuningStatus::Default)
     }
 
     /// Tells if a build that may measure tunes it: what was searched in part goes on, schedules of a
@@ -123,18 +126,20 @@ impl TuningStatus {
             TuningStatus::Confirmed => "default confirmed",
             TuningStatus::Replayed => "replayed",
             TuningStatus::Transferred => "transferred",
+            TuningStatus::Predicted => "predicted",
             TuningStatus::Default => "default",
             TuningStatus::Portable => "portable",
         }
     }
 
-    const ALL: [Self; 8] = [
+    const ALL: [Self; 9] = [
         Self::Exact,
         Self::Unfinished,
         Self::Similar,
         Self::Confirmed,
         Self::Replayed,
         Self::Transferred,
+        Self::Predicted,
         Self::Default,
         Self::Portable,
     ];
@@ -314,6 +319,7 @@ mod tests {
         check(Tier::Exact, false, Search::DefaultOnly, Confirmed, true, false);
         check(Tier::Exact, true, Search::Complete, Replayed, true, false);
         check(Tier::SameIsa, false, Search::None, Similar, true, false);
+        check(Tier::Predicted, false, Search::None, Predicted, true, true);
         check(Tier::Default, false, Search::None, Default, true, true);
     }
 

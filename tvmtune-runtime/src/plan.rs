@@ -11,6 +11,8 @@ pub enum Tier {
     SameIsa,
     /// A schedule that was measured for other ranges of the dimensions.
     Transferred,
+    /// A schedule that was predicted to be fast, from measurements of other programs.
+    Predicted,
     /// The default schedule: nothing was measured.
     Default,
 }
@@ -22,6 +24,7 @@ impl Tier {
             Tier::Exact => "exact",
             Tier::SameIsa => "same isa",
             Tier::Transferred => "transferred",
+            Tier::Predicted => "predicted",
             Tier::Default => "default",
         }
     }

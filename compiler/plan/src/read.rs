@@ -17,6 +17,8 @@ use std::path::Path;
 pub mod limit {
     /// A record: fifty times the largest that ships.
     pub const RECORD: u64 = 1 << 20;
+    /// A value function that a crate ships: ten times the largest that training makes.
+    pub const VALUE_MODEL: u64 = 8 << 20;
     /// Configuration, and what processes tell each other about runs.
     pub const SMALL: u64 = 1 << 20;
     /// What a build leaves for the compiler, or for the next build.

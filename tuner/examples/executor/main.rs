@@ -194,6 +194,7 @@ impl Cell {
             "mix": mix.name(),
             "arm": arm.name,
             "latency": latency,
+            "latencies": self.latencies,
             "worst_latency": worst,
             "rank_correlation": agreement(&|it| it.correlation),
             "scatter": agreement(&|it| it.scatter),

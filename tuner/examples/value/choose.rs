@@ -1,29 +1,24 @@
 //! The schedules that functions choose, measured.
 
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use serde_json::{Value, json};
-use tvmtune_plan::database::Cache;
-use tvmtune_plan::device;
 use tvmtune_schedule::Instruction;
-use tvmtune_tuner::executor::MachineLock;
 use tvmtune_tuner::measure::WorkerCommand;
 use tvmtune_tuner::parallel::n_cores;
 use tvmtune_tuner::space::Point;
 use tvmtune_tuner::statistics::geometric_mean;
 use tvmtune_tuner::tune::{self, Bench, Bucket};
-use tvmtune_tuner::value::{Prefix, ValueFunction, beam_search};
+use tvmtune_tuner::value::{Analysis, Prefix, ValueFunction, beam_search};
 
 use crate::Result;
 use crate::data::Layer;
-use crate::improve;
-use crate::model::{KINDS, Models};
+use crate::model::Models;
+use crate::{improve, lock};
 
 /// Timings of each schedule, side by side.
 const ROUNDS: usize = 15;
-/// Rounds of improvement, as in the paper.
-const N_IMPROVEMENTS: usize = 2;
 
 /// Prints the latencies of the choices for each layer of a network, relative to the default schedule of
 /// builds, with functions trained on all other networks; improved ones measured so many more schedules of each
@@ -31,11 +26,8 @@ const N_IMPROVEMENTS: usize = 2;
 pub(crate) fn run(layers: &[Layer], network: &str, n_schedules: usize) -> Result<()> {
     let others: Vec<&Layer> = layers.iter().filter(|it| it.network != network).collect();
     let models = Models::train(others.iter().copied());
-    let here = device::detect().ok_or("this machine runs no generated kernels")?;
-    let cache = Cache::discover().ok_or("set `TVMTUNE_CACHE` to a folder for locks")?;
-    let lock = MachineLock::of_device(&cache, &here.into(), Duration::from_secs(3600))?;
-    let n_improvements = if n_schedules > 0 { N_IMPROVEMENTS } else { 0 };
-    let improved = improve::functions(&others, n_improvements, n_schedules, &lock)?;
+    let lock = lock()?;
+    let improved = improve::functions(&others, n_schedules, Analysis::Factor, &lock)?;
     let mut totals: BTreeMap<String, Total> = BTreeMap::new();
     for layer in layers.iter().filter(|it| it.network == network) {
         let choices = choices(layer, &models, &improved);
@@ -46,6 +38,21 @@ pub(crate) fn run(layers: &[Layer], network: &str, n_schedules: usize) -> Result
         let ns: Vec<Option<f64>> =
             outcomes.iter().map(|it| it.timing().map(|it| it.typical_ns())).collect();
         let Some(default_ns) = ns[0] else { continue };
+        let by_search: BTreeMap<&str, Option<f64>> =
+            choices.iter().map(|it| it.search.as_str()).zip(ns.iter().copied()).collect();
+        let gains: BTreeMap<&str, f64> =
+            choices.iter().filter_map(|it| Some((it.search.as_str(), it.gain?))).collect();
+        let weight = layer.workload.weight;
+        println!(
+            "{}",
+            json!({
+                "network": network,
+                "layer": layer.workload.dag.name,
+                "weight": weight,
+                "ns": by_search,
+                "predicted_gain": gains,
+            })
+        );
         for (choice, own_ns) in choices.into_iter().zip(ns) {
             let total = totals.entry(choice.search).or_default();
             total.add(layer.workload.weight, default_ns, own_ns, choice.seconds);
@@ -100,20 +107,23 @@ struct Choice {
     trace: Vec<Instruction>,
     /// The time that the choice took.
     seconds: f64,
+    /// The predicted speed in that of the default point of the space, by a value function.
+    gain: Option<f64>,
 }
 
 /// Returns the choices for a layer; the first is the default schedule of builds.
 fn choices(layer: &Layer, models: &Models, improved: &[ValueFunction]) -> Vec<Choice> {
-    let space = &layer.space;
+    let (space, features) = (&layer.space, layer.features());
     let choice = |search: &str, point: &Point| Choice {
         search: search.to_owned(),
         trace: space.instructions(point),
         seconds: 0.0,
+        gain: None,
     };
-    let default = Choice { search: "default".to_owned(), trace: layer.default(), seconds: 0.0 };
+    let default =
+        Choice { search: "default".to_owned(), trace: layer.default(), seconds: 0.0, gain: None };
     let mut choices = vec![default];
-    let recorded =
-        [("1 trial", 1), ("16 trials", 16), ("64 trials", 64), ("all trials", usize::MAX)];
+    let recorded = [("16 trials", 16), ("64 trials", 64), ("all trials", usize::MAX)];
     for (name, n) in recorded {
         choices.extend(layer.best_of_first(n).map(|it| choice(name, it)));
     }
@@ -122,14 +132,23 @@ fn choices(layer: &Layer, models: &Models, improved: &[ValueFunction]) -> Vec<Ch
         let found = beam_search(space, width, values);
         let seconds = start.elapsed().as_secs_f64();
         let name = format!("{name}, beam of {width}");
-        choices.extend(found.first().map(|it| Choice { seconds, ..choice(&name, it) }));
+        let gain = |it: &Point| {
+            let default = space.defaults().into_iter().next()?;
+            let both = values(&[Prefix::complete(it), Prefix::complete(&default)]);
+            Some(both[0] / both[1])
+        };
+        choices.extend(found.first().map(|it| Choice {
+            seconds,
+            gain: gain(it),
+            ..choice(&name, it)
+        }));
     };
-    for kind in KINDS {
-        search(kind.name(), 16, &|it| models.values(kind, layer, it));
+    for (name, function) in &models.0 {
+        search(name, 16, &|it| function.values(layer, &features, it));
     }
     for (n, value) in improved.iter().enumerate() {
         for width in [1, 4, 16] {
-            search(&format!("V{n}"), width, &|it| value.values(&layer.features(), it, n_cores()));
+            search(&format!("V{n}"), width, &|it| value.values(&features, it, n_cores()));
         }
     }
     choices

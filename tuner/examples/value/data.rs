@@ -18,19 +18,15 @@ pub(crate) struct Layer {
     pub(crate) workload: Workload,
     /// The device that measured.
     pub(crate) target: Target,
+    /// The rules of the space.
+    pub(crate) rules: Rules,
     pub(crate) space: Space,
     pub(crate) trials: Vec<Measured>,
 }
 
 impl Layer {
     pub(crate) fn features(&self) -> Features<'_> {
-        Features { dag: &self.workload.dag, target: &self.target, space: &self.space }
-    }
-
-    /// Returns the fastest recorded point, and its latency.
-    pub(crate) fn best(&self) -> Option<(&Point, f64)> {
-        let works = self.trials.iter().filter_map(|(point, ns)| Some((point, (*ns)?)));
-        works.min_by(|a, b| a.1.total_cmp(&b.1))
+        Features::new(&self.workload.dag, &self.target, &self.space)
     }
 
     /// Returns the fastest point of the first `n` trials.
@@ -85,5 +81,5 @@ fn layer(curve: &Curve) -> Result<Layer> {
         Rules::Ansor => Space::ansor(&workload.dag, &target),
     };
     let network = curve.network.clone();
-    Ok(Layer { network, workload, target, space, trials: Vec::new() })
+    Ok(Layer { network, workload, target, rules: curve.recipe.space, space, trials: Vec::new() })
 }

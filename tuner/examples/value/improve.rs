@@ -2,76 +2,44 @@
 //! completions of prefixes that the function before chose, with noise.
 
 use tvmtune_schedule::Instruction;
-use tvmtune_tuner::cost::gbdt::Objective;
 use tvmtune_tuner::executor::MachineLock;
 use tvmtune_tuner::measure::WorkerCommand;
-use tvmtune_tuner::parallel::{n_cores, on_threads};
-use tvmtune_tuner::random::Random;
+use tvmtune_tuner::parallel::n_cores;
 use tvmtune_tuner::space::Point;
 use tvmtune_tuner::tune::{self, Bench, Bucket};
-use tvmtune_tuner::value::{Label, Measured, Prefix, ValueFunction, beam_search, samples};
+use tvmtune_tuner::value::{Analysis, Measured, TrainingProgram, ValueFunction, explore, train};
 
 use crate::Result;
 use crate::data::Layer;
-use crate::model::N_SAMPLES;
 
-/// The width of the beams that complete a schedule.
-const WIDTH: usize = 4;
-/// The deviation of the noise on values: as large as their errors.
-const NOISE: f64 = 0.1;
 /// Schedules that are timed side by side.
 const BATCH: usize = 8;
 /// Timings of each.
 const ROUNDS: usize = 3;
 
-/// Returns V0 and so many improvements on it, each from `n_schedules` more schedules of each layer.
-pub(crate) fn functions(
-    layers: &[&Layer],
-    n_improvements: usize,
+/// Rounds of improvement, as in the paper.
+const N_IMPROVEMENTS: usize = 2;
+
+/// Returns V0, and unless `n_schedules` is 0 its improvements, each from so many more schedules of each layer.
+pub(crate) fn functions<'a>(
+    layers: &[&'a Layer],
     n_schedules: usize,
+    analysis: Analysis,
     lock: &MachineLock,
 ) -> Result<Vec<ValueFunction>> {
-    let mut trials: Vec<Vec<Measured>> = layers.iter().map(|it| it.trials.clone()).collect();
-    let mut functions = vec![train(layers, &trials)];
+    let program =
+        |it: &&'a Layer| TrainingProgram { features: it.features(), trials: it.trials.clone() };
+    let mut programs: Vec<TrainingProgram<'_>> = layers.iter().map(program).collect();
+    let mut functions = vec![train(programs.iter(), analysis, n_cores())];
+    let n_improvements = if n_schedules > 0 { N_IMPROVEMENTS } else { 0 };
     for round in 0..n_improvements {
-        for (layer, trials) in layers.iter().zip(&mut trials) {
-            let seen: Vec<&Point> = trials.iter().map(|it| &it.0).collect();
-            let mut points = noisy(layer, &functions[round], n_schedules, round as u64);
-            points.retain(|it| !seen.contains(&it));
-            trials.extend(measured(layer, points, lock)?);
+        for (layer, program) in layers.iter().zip(&mut programs) {
+            let points = explore(&functions[round], program, n_schedules, round as u64, n_cores());
+            program.trials.extend(measured(layer, points, lock)?);
         }
-        functions.push(train(layers, &trials));
+        functions.push(train(programs.iter(), analysis, n_cores()));
     }
     Ok(functions)
-}
-
-fn train(layers: &[&Layer], trials: &[Vec<Measured>]) -> ValueFunction {
-    let all: Vec<(&Layer, &Vec<Measured>)> = layers.iter().copied().zip(trials).collect();
-    let of = |(layer, trials): &(&Layer, &Vec<Measured>)| {
-        samples(&layer.features(), trials, Label::Best, N_SAMPLES, 1)
-    };
-    let samples: Vec<_> = on_threads(n_cores(), &all, of).into_iter().flatten().collect();
-    ValueFunction::train(&samples, Objective::Mean, n_cores())
-}
-
-/// Returns the distinct schedules that beam searches with noise on the values choose.
-fn noisy(layer: &Layer, value: &ValueFunction, n: usize, seed: u64) -> Vec<Point> {
-    let numbers: Vec<u64> = (0..n as u64).collect();
-    let features = layer.features();
-    let search = |number: &u64| {
-        let mut random = Random::new(seed).fork(*number);
-        // The sum of twelve uniform numbers is nearly normal, with deviation 1.
-        let mut noise = || NOISE * ((0..12).map(|_| random.unit()).sum::<f64>() - 6.0);
-        let values = |it: &[Prefix]| -> Vec<f64> {
-            value.values(&features, it, 1).into_iter().map(|it| it + noise()).collect()
-        };
-        beam_search(&layer.space, WIDTH, values).into_iter().next()
-    };
-    let mut points: Vec<Point> =
-        on_threads(n_cores(), &numbers, search).into_iter().flatten().collect();
-    points.sort();
-    points.dedup();
-    points
 }
 
 /// Measures points of a layer.

@@ -7,7 +7,7 @@ use tvmtune_tuner::statistics::spearman;
 use tvmtune_tuner::value::Prefix;
 
 use crate::data::Layer;
-use crate::model::{KINDS, Models};
+use crate::model::Models;
 
 /// Trials under a prefix from which on the best of them says something of the best of all.
 const MIN_TRIALS: usize = 8;
@@ -17,14 +17,15 @@ const MIN_PREFIXES: usize = 5;
 /// Prints the rank correlations of the layers of a network, with functions trained on all others.
 pub(crate) fn run(layers: &[Layer], network: &str) {
     let models = Models::train(layers.iter().filter(|it| it.network != network));
-    for kind in KINDS {
+    for (name, function) in &models.0 {
         let mut correlations = Vec::new();
         let mut regrets = Vec::new();
         for layer in layers.iter().filter(|it| it.network == network) {
+            let features = layer.features();
             for level in levels(layer) {
                 let prefixes: Vec<Prefix> = level.keys().cloned().collect();
                 let found: Vec<f64> = level.into_values().map(|ns| -ns).collect();
-                let values = models.values(kind, layer, &prefixes);
+                let values = function.values(layer, &features, &prefixes);
                 let best = found.iter().copied().fold(f64::NEG_INFINITY, f64::max);
                 let first = (0..values.len()).max_by(|a, b| values[*a].total_cmp(&values[*b]));
                 regrets.extend(first.map(|it| (found[it] / best).ln()));
@@ -37,7 +38,7 @@ pub(crate) fn run(layers: &[Layer], network: &str) {
             "{}",
             json!({
                 "network": network,
-                "function": kind.name(),
+                "function": name,
                 "levels": correlations.len(),
                 "rank_correlation": mean(&correlations),
                 "regret_of_the_first": mean(&regrets).exp() - 1.0,

@@ -16,8 +16,10 @@ use tvmtune_plan::database::{Cache, folder_name};
 use tvmtune_plan::read::{self, limit};
 use tvmtune_plan::record::Source;
 
+use super::session::lines;
 use crate::measure::Replay;
 use crate::outcome::Outcome;
+use crate::space::{Point, Space};
 
 /// One trial.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -71,6 +73,18 @@ pub enum Stage {
     Screen,
     /// A comparison side by side.
     Compare,
+}
+
+impl Trial {
+    /// Returns its point, if a space still has it with the same trace.
+    pub fn point(&self, space: &Space) -> Option<Point> {
+        let sketch = space.sketches.iter().position(|it| it.name == self.sketch)?;
+        let decisions = &space.sketches[sketch].decisions;
+        let fits = decisions.len() == self.choices.len()
+            && decisions.iter().zip(&self.choices).all(|(it, n)| (*n as usize) < it.options.len());
+        let point = Point { sketch: sketch as u16, choices: self.choices.clone() };
+        (fits && lines(&space.instructions(&point)) == self.trace).then_some(point)
+    }
 }
 
 fn one() -> f64 {

@@ -18,7 +18,7 @@ use super::event::Event;
 use super::log::Trial;
 use super::oracle::{Judging, Reference};
 use super::recipe::Recipe;
-use super::session::{Context, Proposed, Session, lines};
+use super::session::{Context, Proposed, Session};
 use super::spent::{Activity, TimeSpent};
 use super::task::Task;
 use super::transfer::Received;
@@ -27,7 +27,7 @@ use crate::cost::analytic::AnalyticModel;
 use crate::executor::Stage;
 use crate::measure::MeasureError;
 use crate::outcome::Timing;
-use crate::space::{Point, Space};
+use crate::space::Space;
 
 /// Runs a part of the compiler on a task; the error is its panic.
 fn compiled<T>(task: &Task, compile: impl FnOnce() -> T) -> Result<T, String> {
@@ -195,7 +195,7 @@ impl Session {
                 best_ns = timing.min_ns();
                 self.trials_at_best = self.trials;
             }
-            if let Some(point) = self.point(trial) {
+            if let Some(point) = trial.point(&self.space) {
                 // Only the strategy observes it: its timing is from another session.
                 self.strategy.observe(&point, &trial.outcome);
             }
@@ -215,16 +215,6 @@ impl Session {
         self.trials_at_best = self.trials;
         self.budget.trials += self.trials;
         self.budget.per_task += self.spent_earlier;
-    }
-
-    /// Returns the point of a trial, if the space still has it with the same trace.
-    fn point(&self, trial: &Trial) -> Option<Point> {
-        let sketch = self.space.sketches.iter().position(|it| it.name == trial.sketch)?;
-        let decisions = &self.space.sketches[sketch].decisions;
-        let fits = decisions.len() == trial.choices.len()
-            && decisions.iter().zip(&trial.choices).all(|(it, n)| (*n as usize) < it.options.len());
-        let point = Point { sketch: sketch as u16, choices: trial.choices.clone() };
-        (fits && lines(&self.space.instructions(&point)) == trial.trace).then_some(point)
     }
 
     /// Measures recorded schedules, of which the first may be one that was shipped for these ranges, as

@@ -81,7 +81,7 @@ impl WaitingTask {
         let measured = recorded.entries.iter().filter_map(Entry::median_ns);
         let latency_ns = match recorded.tier {
             Tier::Exact => measured.reduce(f64::min).unwrap_or(estimated),
-            Tier::SameIsa | Tier::Transferred | Tier::Default => estimated,
+            Tier::SameIsa | Tier::Transferred | Tier::Predicted | Tier::Default => estimated,
         };
         let bytes: f64 = dims.iter().map(|it| Work::of(&task.dag, it).bytes).sum();
         let ns = bytes / FILL_RATE + N_LAUNCHES * estimated;

@@ -17,13 +17,21 @@
 //! scheduled one by one, and the stages of an op are what layers are there.
 
 mod beam;
+mod choose;
 mod function;
+mod held_out;
+mod model;
 mod prefix;
 mod samples;
 #[cfg(test)]
 mod tests;
+mod train;
 
 pub use beam::beam_search;
-pub use function::{Features, ValueFunction};
+pub use choose::{Chosen, Policy};
+pub use function::{Analysis, Features, ValueFunction};
+pub use held_out::{Fold, Judged, best_margin, folds, latency};
+pub use model::{DeviceNumbers, TrainedOn, ValueModel, ValueModelError};
 pub use prefix::Prefix;
 pub use samples::{Label, Measured, Sample, samples};
+pub use train::{TrainingProgram, explore, train, training_samples};

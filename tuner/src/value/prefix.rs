@@ -26,6 +26,11 @@ impl Prefix {
         (0..=point.choices.len()).map(of_length)
     }
 
+    /// Returns the prefix of a point of which nothing is open.
+    pub fn complete(point: &Point) -> Self {
+        Self { sketch: point.sketch, choices: point.choices.clone() }
+    }
+
     /// Tells if nothing is open.
     pub fn is_complete(&self, space: &Space) -> bool {
         self.choices.len() == self.of_space(space).decisions.len()

@@ -28,6 +28,8 @@ pub struct Sample {
     pub prefix: Prefix,
     /// Its numbers.
     pub rows: Vec<f32>,
+    /// True if none of its decisions is open.
+    is_complete: bool,
     /// Its label: a speed relative to the best of the program; 0 for failures.
     pub share: f64,
     /// The number of trials that the label stands for.
@@ -35,6 +37,11 @@ pub struct Sample {
 }
 
 impl Sample {
+    /// Tells if no decision of its sketch is open.
+    pub fn is_complete(&self) -> bool {
+        self.is_complete
+    }
+
     pub(super) fn program(&self) -> Program<'_> {
         let weight = (1.0 + self.n_trials as f64).ln();
         Program { rows: &self.rows, label: self.share, weight }
@@ -57,7 +64,9 @@ pub fn samples(
     }
     let sample = |it: Labelled| {
         let rows = features.of(&it.prefix)?;
-        Some(Sample { prefix: it.prefix, rows, share: it.speed / best, n_trials: it.n_trials })
+        let is_complete = it.prefix.is_complete(features.space);
+        let Labelled { prefix, speed, n_trials } = it;
+        Some(Sample { prefix, rows, is_complete, share: speed / best, n_trials })
     };
     in_turn(labelled(trials, label), seed).into_iter().filter_map(sample).take(n).collect()
 }

@@ -40,7 +40,7 @@ fn what_was_seen_under_a_prefix_is_its_label() {
     let dag = dsl::program(MATMUL).unwrap();
     let target = target();
     let space = Space::new(&dag, &target);
-    let features = Features { dag: &dag, target: &target, space: &space };
+    let features = Features::new(&dag, &target, &space);
     let [default, ..] = &space.defaults()[..] else { panic!("there is a default") };
     let mut other = default.clone();
     other.choices[1] = u16::from(default.choices[1] == 0);
@@ -79,6 +79,25 @@ fn target() -> Target {
     Target::Cpu(CpuTarget { threads: 2, ..CpuTarget::generic(Isa::Avx2) })
 }
 
+/// Returns random trials of the product on hardware that knows one rule.
+fn trials(space: &Space) -> Vec<Measured> {
+    let mut random = Random::new(1);
+    (0..400)
+        .map(|_| space.random(&mut random))
+        .map(|it| (it.clone(), Some(latency_ns(space, &it))))
+        .collect()
+}
+
+/// Returns a function that was trained on them.
+pub(super) fn trained(objective: Objective) -> ValueFunction {
+    let dag = dsl::program(MATMUL).unwrap();
+    let target = target();
+    let space = Space::new(&dag, &target);
+    let features = Features::new(&dag, &target, &space);
+    let training = samples(&features, &trials(&space), Label::Best, 1000, 1);
+    ValueFunction::train(&training, objective, Analysis::Factor, 2)
+}
+
 /// From 400 random trials the function learns to take decisions that are better than most of them, and it is
 /// the same for any number of threads.
 #[test]
@@ -86,20 +105,71 @@ fn a_search_by_learned_values_finds_what_few_trials_did() {
     let dag = dsl::program(MATMUL).unwrap();
     let target = target();
     let space = Space::new(&dag, &target);
-    let features = Features { dag: &dag, target: &target, space: &space };
-    let mut random = Random::new(1);
-    let trials: Vec<Measured> = (0..400)
-        .map(|_| space.random(&mut random))
-        .map(|it| (it.clone(), Some(latency_ns(&space, &it))))
-        .collect();
+    let features = Features::new(&dag, &target, &space);
+    let trials = trials(&space);
     let training = samples(&features, &trials, Label::Best, 3000, 1);
-    let value = ValueFunction::train(&training, Objective::Mean, 2);
+    let value = ValueFunction::train(&training, Objective::Mean, Analysis::Feature, 2);
     let found = beam_search(&space, 4, |it| value.values(&features, it, 2));
     let mut all: Vec<f64> = trials.iter().filter_map(|it| it.1).collect();
     all.sort_by(f64::total_cmp);
     let ns = latency_ns(&space, &found[0]);
     assert!(ns <= all[20], "{ns}, of trials the best {:?}", &all[..21]);
-    let again = ValueFunction::train(&training, Objective::Mean, 1);
+    let again = ValueFunction::train(&training, Objective::Mean, Analysis::Feature, 1);
     let prefixes = Prefix::roots(&space);
     assert_eq!(value.values(&features, &prefixes, 2), again.values(&features, &prefixes, 1));
+}
+
+#[test]
+fn the_default_schedule_is_kept_where_the_predicted_gain_is_small() {
+    let dag = dsl::program(MATMUL).unwrap();
+    let target = target();
+    let space = Space::new(&dag, &target);
+    let features = Features::new(&dag, &target, &space);
+    let value = trained(Objective::Mean);
+    let chosen = |margin| Policy { width: 4, margin }.choose(&value, &features, 1).unwrap();
+    let default = space.defaults().into_iter().next().unwrap();
+    let best = chosen(0.0);
+    assert!(best.gain > 1.0 && best.point != default, "{best:?}");
+    assert!(latency_ns(&space, &best.point) < latency_ns(&space, &default));
+    assert_eq!(chosen(best.gain), Chosen { point: default, gain: 1.0 });
+}
+
+#[test]
+fn functions_are_judged_on_groups_that_they_have_not_seen() {
+    let dag = dsl::program(MATMUL).unwrap();
+    let target = target();
+    let space = Space::new(&dag, &target);
+    let program =
+        TrainingProgram { features: Features::new(&dag, &target, &space), trials: trials(&space) };
+    let programs = vec![program; 7];
+    let groups = [0, 0, 1, 1, 2, 3, 3];
+    let folds = folds(&programs, &groups, Analysis::Factor, 2);
+    assert_eq!(folds.len(), 4);
+    let mut held_out: Vec<usize> = folds.iter().flat_map(|it| it.held_out.clone()).collect();
+    held_out.sort_unstable();
+    assert_eq!(held_out, [0, 1, 2, 3, 4, 5, 6], "each once");
+    for fold in &folds {
+        let of_fold: Vec<usize> = fold.held_out.iter().map(|it| groups[*it]).collect();
+        let others = (0..7).filter(|it| !fold.held_out.contains(it)).map(|it| groups[it]);
+        assert!(others.clone().all(|it| !of_fold.contains(&it)), "groups stay together");
+    }
+    assert!(
+        super::folds(&programs[..2], &groups[..2], Analysis::Factor, 2).is_empty(),
+        "one group"
+    );
+}
+
+#[test]
+fn exploring_proposes_schedules_that_were_not_tried() {
+    let dag = dsl::program(MATMUL).unwrap();
+    let target = target();
+    let space = Space::new(&dag, &target);
+    let program =
+        TrainingProgram { features: Features::new(&dag, &target, &space), trials: trials(&space) };
+    let value = train([&program].into_iter(), Analysis::Factor, 2);
+    let found = explore(&value, &program, 12, 3, 2);
+    assert!(found.len() > 3, "noise leads to different points: {found:?}");
+    let is_new = |it: &Point| program.trials.iter().all(|(tried, _)| tried != it);
+    assert!(found.iter().all(is_new));
+    assert_eq!(found, explore(&value, &program, 12, 3, 1), "threads change nothing");
 }

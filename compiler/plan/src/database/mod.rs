@@ -177,8 +177,8 @@ impl Database {
         let dir = cache.records();
         let path = file_of(&dir, fresh);
         let _lock = cache.lock_records(patience, on_wait)?;
-        let former = || read(&file_of(&cache.former_records(), fresh));
-        let stored = read(&path).or_else(|_| former()).ok();
+        let folders = std::iter::once(dir).chain(cache.former_records());
+        let stored = folders.into_iter().find_map(|it| read(&file_of(&it, fresh)).ok());
         let is_same = |it: &Record| it.workload == fresh.workload && it.dag == fresh.dag;
         let mut record = stored.filter(is_same).unwrap_or_else(|| {
             let buckets = Vec::new();

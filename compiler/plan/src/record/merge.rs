@@ -111,7 +111,11 @@ impl Bucket {
         let before = std::mem::replace(&mut self.schedules, session);
         for entry in before {
             if entry.platform != platform || !was_measured(&entry.artifact) {
-                self.add(entry);
+                // A prediction is of no use beside what was measured.
+                let is_prediction = entry.source == Source::Predicted && entry.measured.is_none();
+                if entry.platform != platform || !is_prediction {
+                    self.add(entry);
+                }
             } else if let Some(now) = self.schedules.iter_mut().find(|it| it.is_same_code(&entry))
                 && now.images.is_empty()
             {

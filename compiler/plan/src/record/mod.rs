@@ -29,7 +29,8 @@
 //! ancestors of other workloads and devices, and moves; records without any are written as before
 //! ([`Record::needed_schema`]). Version 4 says how schedules were measured: which operands launches
 //! found in memory, how far results were from the reference, what the machine does at most, whether
-//! other code was measured than a trace makes by now; and how often a program runs.
+//! other code was measured than a trace makes by now; and how often a program runs. Version 5 has
+//! schedules that a value function chose, which are not measured on CPUs either.
 
 mod check;
 mod effort;
@@ -62,7 +63,7 @@ pub use peaks::Peaks;
 pub use text::RecordError;
 
 /// The newest version of the file format that this build reads.
-pub const SCHEMA: u32 = 4;
+pub const SCHEMA: u32 = 5;
 
 /// The version of generated code and of its identity. It grows when the same trace makes other
 /// machine code, or when identities are computed in another way: see [`crate::migrate`].
@@ -158,7 +159,7 @@ pub struct Entry {
     pub source: Source,
     /// The primitives that make it, one a line.
     pub trace: Vec<String>,
-    /// The measurement; only a schedule for GPUs may do without.
+    /// The measurement; a schedule for CPUs that was not predicted has one.
     #[serde(default)]
     pub measured: Option<Measured>,
     /// The schedules it was derived from, oldest first; empty for one that stands on its own.
@@ -183,6 +184,8 @@ pub enum Source {
     Transfer,
     /// A neighbor of the incumbent.
     Droplet,
+    /// The choice of a value function, which measured nothing.
+    Predicted,
 }
 
 /// The latency of one launch, over repeats.
@@ -222,6 +225,8 @@ pub enum Tier {
     SameIsa,
     /// Measured for other ranges of the dimensions. It may not apply: replay it and see.
     Transferred,
+    /// Never measured; a value function that was trained on measurements of other programs chose it.
+    Predicted,
     /// Never measured.
     #[default]
     Default,
@@ -249,6 +254,9 @@ impl Record {
     /// The version of the file format that it takes to say all this: records are written in it.
     pub fn needed_schema(&self) -> u32 {
         let mut entries = self.buckets.iter().flat_map(|it| &it.schedules);
+        if entries.clone().any(|it| it.source == Source::Predicted) {
+            return 5;
+        }
         let is_of_4 = |it: &Entry| {
             it.is_replayed() || it.measured.as_ref().is_some_and(Measured::is_of_schema_4)
         };
@@ -340,6 +348,7 @@ impl Source {
             Source::Evolved => "evolved",
             Source::Transfer => "transfer",
             Source::Droplet => "droplet",
+            Source::Predicted => "predicted",
         }
     }
 }
@@ -357,6 +366,7 @@ impl Tier {
             Tier::Exact => "exact",
             Tier::SameIsa => "same isa",
             Tier::Transferred => "transferred",
+            Tier::Predicted => "predicted",
             Tier::Default => "default",
         }
     }

@@ -477,6 +477,29 @@ fn only_records_that_need_it_are_of_the_newest_schema() {
 }
 
 #[test]
+fn a_schedule_that_was_predicted_has_no_timings_and_takes_schema_5() {
+    let mut record = sample();
+    let prediction = Entry { measured: None, ..entry("predicted", Source::Predicted, 1.0) };
+    record.buckets[0].add(prediction.clone());
+    assert_eq!((record.needed_schema(), record.buckets[0].schedules.len()), (5, 3));
+    let refused = "it says more than records of its schema can; delete the file, or restore it, and tune again";
+    assert_eq!(Record::from_toml(&record.to_toml()).unwrap_err().to_string(), refused);
+    record.schema = 5;
+    let text = record.to_toml();
+    assert_eq!(Record::from_toml(&text).as_ref(), Ok(&record));
+    let without = text.replace("source = \"predicted\"", "source = \"evolved\"");
+    assert_ne!(without, text);
+    let refused =
+        "a schedule for a CPU has no timings; delete the file, or restore it, and tune again";
+    assert_eq!(Record::from_toml(&without).unwrap_err().to_string(), refused);
+    // What a session measured takes its place, and that of what was predicted before.
+    let measured = sample().buckets[0].schedules.clone();
+    let platform = prediction.platform;
+    record.buckets[0].supersede(platform, measured, &|_| false);
+    assert!(record.buckets[0].schedules.iter().all(|it| it.source != Source::Predicted));
+}
+
+#[test]
 fn ancestors_that_cannot_be_are_refused() {
     let text = Record { schema: 3, ..transferred() }.to_toml();
     for (part, instead) in [("cdcd", "CDCD"), ("c rows 8 -> 6", ""), ("median_ns = 777.0, ", "")] {

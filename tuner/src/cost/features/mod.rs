@@ -53,6 +53,9 @@ pub const FEATURES: u32 = 1;
 /// Numbers in a row.
 pub const WIDTH: usize = 166;
 
+/// The position of the analytic cost in a row.
+const ANALYTIC_COST: usize = 164;
+
 /// A row of [`WIDTH`] numbers for each buffer that a nest writes.
 ///
 /// Stored as whole numbers of [`STEPS`].
@@ -84,6 +87,11 @@ impl Features {
     /// Returns the rows.
     pub fn rows(&self) -> impl ExactSizeIterator<Item = &[f32]> {
         self.numbers.chunks_exact(WIDTH)
+    }
+
+    /// Returns the analytic cost of the program, as [`slog`] has it; 0 if nothing is written.
+    pub fn analytic_cost(&self) -> f32 {
+        self.rows().next().map_or(0.0, |it| it[ANALYTIC_COST])
     }
 
     /// Returns all rows, concatenated.

@@ -1,6 +1,9 @@
 //! The ensemble: training by gradient boosting with early stopping, and prediction.
 
+use serde::{Deserialize, Serialize};
+
 use super::bins::Bins;
+use super::stored::StoredGbdt;
 use super::tree::{Gradient, Tree, TreeGrower};
 use crate::random::Random;
 
@@ -44,14 +47,15 @@ impl Objective {
 }
 
 /// A trained ensemble of regression trees.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(into = "StoredGbdt", try_from = "StoredGbdt")]
 pub struct Gbdt {
-    width: usize,
-    trees: Vec<Tree>,
+    pub(super) width: usize,
+    pub(super) trees: Vec<Tree>,
 }
 
 /// The maximum number of trees, as measured in `docs/search.md`.
-const MAX_TREES: usize = 300;
+pub(super) const MAX_TREES: usize = 300;
 /// One in so many programs is held out for early stopping.
 const HELD_OUT: usize = 10;
 /// Trees without an improvement on the held-out programs, after which training stops.
@@ -98,6 +102,11 @@ impl Gbdt {
         let rows = rows.chunks_exact(self.width.max(1));
         let predict_row = |row: &[f32]| self.trees.iter().map(|it| it.predict(row)).sum::<f64>();
         rows.map(predict_row).sum()
+    }
+
+    /// Returns the length of the rows that it predicts.
+    pub fn width(&self) -> usize {
+        self.width
     }
 
     /// Returns the number of trees.

@@ -17,6 +17,7 @@
 
 mod bins;
 mod ensemble;
+mod stored;
 #[cfg(test)]
 mod tests;
 mod tree;

@@ -5,6 +5,8 @@ use crate::parallel::on_threads;
 
 /// The maximum depth of a tree, and the learning rate (shrinkage), as measured in `docs/search.md`.
 const MAX_DEPTH: usize = 5;
+/// The number of nodes of a tree of that depth, at most.
+pub(super) const MAX_NODES: usize = (1 << (MAX_DEPTH + 1)) - 1;
 const RATE: f64 = 0.1;
 /// L2 regularization of leaf values (`XGBoost`'s lambda).
 const LAMBDA: f64 = 1.0;
@@ -16,12 +18,12 @@ const PARALLEL_WORK: usize = 200_000;
 /// A decision tree with a number at each leaf.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Tree {
-    nodes: Vec<Node>,
+    pub(super) nodes: Vec<Node>,
 }
 
 /// A split of rows, or a prediction for them.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Node {
+pub(super) enum Node {
     /// Rows whose feature is at most `threshold` continue at node `left`, others at `left + 1`.
     Split {
         feature: u16,

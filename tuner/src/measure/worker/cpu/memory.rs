@@ -1,7 +1,7 @@
 //! The arguments of candidates in main memory, each between guard pages.
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::io;
 use std::rc::Rc;
 
@@ -26,6 +26,10 @@ const CACHE_BYTES: usize = 2 << 30;
 /// The size of a parameter's rotated copies from which those of the next layout take the place of the
 /// oldest ones, in bytes.
 const ROTATIONS_BYTES: usize = 512 << 20;
+
+/// The size of the temporaries of candidates from which those of the next take the place of the oldest
+/// ones, in bytes.
+const TEMPORARIES_BYTES: usize = 256 << 20;
 
 /// The placement of an argument in its pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,8 +58,11 @@ pub(super) struct Arguments {
     n_copies: usize,
     /// The number of timed launches so far.
     turn: usize,
-    /// Scratch memory by position in the table, reused by later candidates.
-    shared: BTreeMap<usize, Guarded>,
+    /// Temporaries by position in the table, the most recently used first. Candidates that are timed in turn
+    /// find theirs again: touching new pages would count as a part of their time.
+    temporaries: VecDeque<(usize, Guarded)>,
+    /// The number of those that the last table has: the first ones.
+    n_in_use: usize,
 }
 
 /// The memory of a result.
@@ -118,7 +125,8 @@ impl Arguments {
             outputs: outputs.collect::<io::Result<_>>()?,
             n_copies: if n_bytes > 0 { Rotation::n_copies(n_bytes) } else { 0 },
             turn: 0,
-            shared: BTreeMap::new(),
+            temporaries: VecDeque::new(),
+            n_in_use: 0,
         })
     }
 
@@ -128,15 +136,15 @@ impl Arguments {
             let it = it.borrow();
             it.memory.n_bytes() + it.n_packed()
         });
-        let shared = self.shared.values().map(|it| it.bytes().len());
         params.sum::<usize>()
             + self.outputs.iter().map(Output::n_bytes).sum::<usize>()
-            + shared.sum::<usize>()
+            + self.n_temporary_bytes()
     }
 
     /// Fills the argument table.
     pub(super) fn table(&mut self, words: &[Word], placement: Placement) -> io::Result<Vec<u64>> {
         self.params.iter().for_each(|it| it.borrow_mut().evict(CACHE_BYTES));
+        self.n_in_use = 0;
         let mut table = Vec::with_capacity(words.len());
         for (slot, word) in words.iter().enumerate() {
             table.push(match word {
@@ -149,7 +157,7 @@ impl Arguments {
                     };
                     output.get(placement).address()
                 }
-                Word::Shared(n_bytes) => self.shared(slot, *n_bytes)?,
+                Word::Shared(n_bytes) => self.temporary(slot, *n_bytes as usize)?,
             });
         }
         Ok(table)
@@ -198,7 +206,8 @@ impl Arguments {
             Output::Own(it) => Some(&mut it.tight),
             Output::Replaces(_) => None,
         });
-        for memory in outputs.chain(self.shared.values_mut()) {
+        let temporaries = self.temporaries.iter_mut().take(self.n_in_use).map(|it| &mut it.1);
+        for memory in outputs.chain(temporaries) {
             memory.bytes_mut().fill(POISON);
         }
         self.restore();
@@ -223,14 +232,29 @@ impl Arguments {
         self.params.get(n).map(|it| &**it).ok_or_else(|| invalid("no such parameter"))
     }
 
-    fn shared(&mut self, slot: usize, n_bytes: u64) -> io::Result<u64> {
-        let n_bytes = n_bytes as usize;
-        let fits = |it: &Guarded| it.bytes().len() == n_bytes;
-        if !self.shared.get(&slot).is_some_and(fits) {
-            self.shared.remove(&slot);
-            self.shared.insert(slot, Guarded::new(n_bytes, LINE_BYTES)?);
-        }
-        Ok(self.shared[&slot].address())
+    /// Returns the address of a temporary, created if necessary. It becomes the first one.
+    fn temporary(&mut self, slot: usize, n_bytes: usize) -> io::Result<u64> {
+        let is_it = |it: &(usize, Guarded)| it.0 == slot && it.1.bytes().len() == n_bytes;
+        let known = self.temporaries.iter().position(is_it);
+        let memory = match known.and_then(|it| self.temporaries.remove(it)) {
+            Some((_, memory)) => memory,
+            None => {
+                while self.temporaries.len() > self.n_in_use
+                    && self.n_temporary_bytes() + n_bytes > TEMPORARIES_BYTES
+                {
+                    self.temporaries.pop_back();
+                }
+                Guarded::new(n_bytes, LINE_BYTES)?
+            }
+        };
+        let address = memory.address();
+        self.temporaries.push_front((slot, memory));
+        self.n_in_use += 1;
+        Ok(address)
+    }
+
+    fn n_temporary_bytes(&self) -> usize {
+        self.temporaries.iter().map(|it| it.1.bytes().len()).sum()
     }
 }
 
@@ -382,6 +406,27 @@ mod tests {
         // Whoever is timed has aligned memory of its own.
         let timed = Arguments::new(&case(5), Purpose::Timing, others).unwrap();
         assert!(!Rc::ptr_eq(&first.params[1], &timed.params[1]));
+    }
+
+    #[test]
+    fn candidates_that_are_timed_in_turn_find_their_temporaries_again() {
+        let case = Case { params: Vec::new(), outputs: Vec::new() };
+        let mut arguments = Arguments::new(&case, Purpose::Timing, std::iter::empty()).unwrap();
+        let mut table = |sizes: [u64; 2]| {
+            arguments.table(&sizes.map(Word::Shared), Placement::Aligned).unwrap()
+        };
+        let (large, half) = (TEMPORARIES_BYTES as u64, TEMPORARIES_BYTES as u64 / 2);
+        let tables = [table([640, 1280]), table([1280, 640]), table([640, 128])];
+        assert_eq!(tables[0][0], tables[2][0], "of one place and size");
+        assert_ne!(tables[0][0], tables[1][1], "of another place");
+        assert_eq!([table([640, 1280]), table([1280, 640])], tables[..2]);
+        // Those of the last table stay, whatever their size.
+        let last = table([large, half]);
+        assert_eq!(arguments.temporaries.len(), 2);
+        assert_eq!(
+            arguments.table(&[large, half].map(Word::Shared), Placement::Tight).unwrap(),
+            last
+        );
     }
 
     #[test]

@@ -141,8 +141,8 @@ impl Memory {
                     samples[n].push(first.1);
                     continue;
                 }
-                if n_launches[n] > 1 {
-                    // Other codes ran in between and evicted its data; a single long launch does not suffer.
+                if samples[n][0] < timer::LONG_LAUNCH_NS {
+                    // Other codes ran in between and evicted its data, those with its layouts less than others.
                     launch.run();
                 }
                 samples[n].push(timer::sample(&mut launch, n_launches[n]));
