@@ -50,7 +50,7 @@ pub(crate) fn logged_programs(
         let log = trials(&log_file(cache, op.name(), &op.id, &Target::from(device).key()));
         let n_before = programs.len();
         for target in targets {
-            let of_bucket = |it| program(op, it, *target, &log, n_groups);
+            let of_bucket = |it: &Vec<Interval>| program(op, it, *target, &log, n_groups);
             programs.extend(op.buckets.iter().filter_map(of_bucket));
         }
         n_groups += usize::from(programs.len() > n_before);
@@ -61,7 +61,7 @@ pub(crate) fn logged_programs(
 /// Returns a bucket of an op with its trials, if there are enough.
 fn program(
     op: &Op,
-    bucket: &Vec<Interval>,
+    bucket: &[Interval],
     target: CpuTarget,
     log: &[Trial],
     group: usize,
@@ -95,7 +95,7 @@ fn program(
         extents: records::extents(op, bucket),
         target,
         workload: OpBuckets::new(op, Vec::new()).workload(),
-        ranges: bucket.clone(),
+        ranges: bucket.to_vec(),
         dag,
         device,
         space,

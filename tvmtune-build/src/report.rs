@@ -308,7 +308,7 @@ mod tests {
 
     #[test]
     fn a_search_decides_if_a_measured_schedule_is_exact() {
-        use TuningStatus::{Confirmed, Default, Exact, Replayed, Similar, Unfinished};
+        use TuningStatus::{Confirmed, Default, Exact, Predicted, Replayed, Similar, Unfinished};
         let check = |tier, stale, search, status: TuningStatus, wants: bool, is_miss: bool| {
             let found = TuningStatus::new(tier, stale, search);
             assert_eq!(found, status);

@@ -23,9 +23,17 @@ const ROUNDS: usize = 15;
 /// Prints the latencies of the choices for each layer of a network, relative to the default schedule of
 /// builds, with functions trained on all other networks; improved ones measured so many more schedules of each
 /// of their layers.
-pub(crate) fn run(layers: &[Layer], network: &str, n_schedules: usize) -> Result<()> {
+pub(crate) fn run(
+    layers: &[Layer],
+    network: &str,
+    n_schedules: usize,
+    is_brief: bool,
+) -> Result<()> {
     let others: Vec<&Layer> = layers.iter().filter(|it| it.network != network).collect();
-    let models = Models::train(others.iter().copied());
+    let models = match is_brief {
+        true => Models::default(),
+        false => Models::train(others.iter().copied()),
+    };
     let lock = lock()?;
     let improved = improve::functions(&others, n_schedules, Analysis::Factor, &lock)?;
     let mut totals: BTreeMap<String, Total> = BTreeMap::new();

@@ -2,10 +2,10 @@
 //!
 //! - `value rank <folder>` compares how functions order the prefixes of the network that was held out by what
 //!   was later found under them, and prints lines of JSON. It needs no hardware.
-//! - `value choose <folder> [--networks a,b] [--schedules 32]` has them schedule that network, measures the choices
+//! - `value choose <folder> [--networks a,b] [--schedules 24] [--brief]` has them schedule that network, measures the choices
 //!   side by side with the default schedules and the best recorded ones, and prints lines of JSON. With
 //!   `--schedules`, two more functions are trained, each after measuring so many schedules of each other layer
-//!   that the one before chose.
+//!   that the one before chose. With `--brief`, other functions are left out.
 //! - `value seed <folder> [--networks a,b] [--schedules 24] [--trials 256] [--seeds 1,2,3]` searches the layers of
 //!   that network with evolution that begins with the choice of the last such function, beside evolution that
 //!   does not.
@@ -52,7 +52,12 @@ fn main() -> Result<()> {
     let mut networks: Vec<String> = layers.iter().map(|it| it.network.clone()).collect();
     networks.dedup();
     let (mut n_schedules, mut trials, mut seeds) = (0, 256, vec![1, 2, 3]);
+    let mut is_brief = false;
     while let Some(argument) = arguments.next() {
+        if argument == "--brief" {
+            is_brief = true;
+            continue;
+        }
         let value = arguments.next().ok_or(format!("`{argument}` needs a value"))?;
         match argument.as_str() {
             "--schedules" => n_schedules = value.parse()?,
@@ -67,7 +72,7 @@ fn main() -> Result<()> {
     for network in &networks {
         match command.as_deref() {
             Some("rank") => rank::run(&layers, network),
-            Some("choose") => choose::run(&layers, network, n_schedules)?,
+            Some("choose") => choose::run(&layers, network, n_schedules, is_brief)?,
             Some("seed") => seed::run(&layers, network, n_schedules, trials, &seeds)?,
             _ => return Err("expected `rank`, `choose` or `seed`".into()),
         }

@@ -22,6 +22,7 @@ pub(crate) enum Function {
 }
 
 /// The functions with their names.
+#[derive(Default)]
 pub(crate) struct Models(pub(crate) Vec<(&'static str, Function)>);
 
 impl Models {
