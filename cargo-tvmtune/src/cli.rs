@@ -31,6 +31,9 @@ pub(crate) enum Command {
     Buckets(Buckets),
     /// Compile kernels for a GPU that need not be here, and say what they use
     Compile(Compile),
+    /// Run hand-written kernels on an emulator of GPUs, compare them with their definition, and say what
+    /// each setting of their knobs takes; needs NVRTC, no GPU
+    Emulate(Emulate),
     /// Move what was found from your cache into the crate, to be committed and shipped
     Accept(Accept),
     /// Fail if a kernel lacks a record for an instruction set the crate promises; needs no device
@@ -376,6 +379,25 @@ pub(crate) struct Buckets {
     /// Time on this device only, instead of on the CPU, and on the GPU for what has code for GPUs
     #[arg(long, visible_alias = "device", value_name = "DEVICE")]
     pub(crate) target: Option<Device>,
+    /// Print the result as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Emulate {
+    #[command(flatten)]
+    pub(crate) selection: Selection,
+    /// The target: `cuda:` and an architecture
+    #[arg(long, value_name = "TARGET", default_value = "cuda:sm_90a", value_parser = str::parse::<GpuTarget>)]
+    pub(crate) target: GpuTarget,
+    /// Run at these extents, such as `N=1000`, instead of the least and some small ones of each bucket
+    #[arg(long, value_name = "DIMS", value_delimiter = ',', value_parser = extent)]
+    pub(crate) at: Vec<(String, i64)>,
+    /// Run every setting that the constraints allow, instead of the default and those that differ from
+    /// it in one knob
+    #[arg(long)]
+    pub(crate) all: bool,
     /// Print the result as JSON
     #[arg(long)]
     pub(crate) json: bool,

@@ -9,6 +9,7 @@
 mod cli;
 mod command;
 mod device_plan;
+pub mod emulate;
 mod needed_glibc;
 mod output;
 mod profile;
@@ -47,6 +48,10 @@ const USAGE: u8 = 2;
 /// Runs the command of this process's arguments, or a worker if the process was started as one.
 pub fn main() -> ExitCode {
     worker::maybe_run();
+    #[cfg(feature = "templates")]
+    if tvmtune_build::bindings::serve_if_asked() {
+        return ExitCode::SUCCESS;
+    }
     let cli = Cli::parse_from(arguments(std::env::args_os()));
     let exit = run(cli.command);
     let lost = output::finish().map(|it| anyhow!("cannot write to standard output: {it}"));
@@ -80,6 +85,7 @@ fn run(command: Command) -> Result<Exit> {
         Command::Profile(it) => command::profile::run(&it),
         Command::Compile(it) if it.record => command::record::run(&it),
         Command::Compile(it) => command::compile::run(&it),
+        Command::Emulate(it) => command::emulate::run(&it),
         Command::Accept(it) => command::accept::run(&it),
         Command::Check(it) => command::check::run(&it),
         Command::Verify(it) => command::verify::run(&it),

@@ -10,6 +10,7 @@ use tvmtune_ir::similar;
 use tvmtune_plan::source::Cfg;
 
 use crate::cli::{Features, Selection};
+use crate::output::eprintln;
 
 /// Loads the packages that a selection names, with the kernels that it names, as far as its features
 /// have them.
@@ -48,7 +49,9 @@ fn load(
             let manifest_dir = it.manifest_path.parent().context("a manifest has a folder")?;
             let root = metadata.workspace_root.as_std_path();
             let package = Package::load(&it.name, manifest_dir.as_std_path(), Some(root), &cfg(it));
-            packages.push(package.with_context(|| format!("package `{}`", it.name))?);
+            let package = package.with_context(|| format!("package `{}`", it.name))?;
+            package.unbound.iter().for_each(|it| eprintln!("warning: {it}"));
+            packages.push(package);
             features.extend(it.features.keys().cloned());
         }
     }

@@ -229,6 +229,11 @@ impl Task {
 
     fn check_program(&self) -> Result<(), WireError> {
         let dag = self.workload()?.dag;
+        if dag.kernel_template.is_some() && matches!(self.platform, Platform::Cuda(_)) {
+            let why = "has hand-written kernels, and tasks carry no code: tune it by `cargo tvmtune \
+                       tune` on a machine with that GPU";
+            return Err(invalid("dag", why.to_owned()));
+        }
         let is_range = |it: &(i64, i64)| 1 <= it.0 && it.0 <= it.1;
         let is_in = |(dim, it): (&Dim, &(i64, i64))| dim.range.lo <= it.0 && it.1 <= dim.range.hi;
         let is_of_program = self.bucket.len() == dag.dims.len()

@@ -2,7 +2,6 @@
 
 #![expect(clippy::missing_panics_doc, reason = "a test that cannot be set up fails")]
 
-pub mod emulate;
 pub mod nats;
 pub mod numerics;
 pub mod nvrtc;
@@ -12,6 +11,8 @@ pub mod skip;
 #[cfg(unix)]
 pub mod sshd;
 pub mod testbed;
+
+pub use cargo_tvmtune::emulate;
 
 use tvmtune_ir::artifact::ArtifactId;
 use tvmtune_ir::dag::{DType, Dag};

@@ -16,7 +16,7 @@ use tvmtune_ir::target::GpuTarget;
 use tvmtune_plan::database::{Cache, Database, Files, Store, StoreKind};
 use tvmtune_plan::embed::CUDA_MARK;
 use tvmtune_plan::record::{Provenance, Source, Tier};
-use tvmtune_schedule::{Instruction, Schedule};
+use tvmtune_schedule::{Instruction, Schedule, repair};
 use tvmtune_space::default;
 use tvmtune_tests::nvrtc::{self, nvrtc};
 use tvmtune_tests::sandbox::{SOURCE, Sandbox, said};
@@ -59,6 +59,22 @@ const TWICE: &str = "#[autotune(dims(M = 1..=40, N = 24, K = 32), buckets(M = [4
         let h = compute(|i, j| sum(0..K, |k| x[[i, k]] * v[[j, k]]));
         compute(|i, j| sum(0..N, |n| h[[i, n]] * w[[j, n]]))
     }";
+
+/// A kernel that somebody wrote, with two versions of its file.
+fn hand_written(comment: &str) -> Workload {
+    let file = format!(
+        "// {comment}\nextern \"C\" __global__ void scale(const float* x, float* y, float s, int N) {{\n\
+         for (int k = 0; k < ITEMS; ++k) {{\n\
+         const int n = (blockIdx.x * ITEMS + k) * BLOCK + threadIdx.x;\n\
+         if (n < N) y[n] = x[n] * s;\n}}\n}}\n"
+    );
+    workload(&format!(
+        "#[autotune(dims(N = 1..=700), buckets(N = [700]), template = \"scale.cu\" ({file:?}),
+            knobs(BLOCK in [128, 32, 64, 256], ITEMS in 1..=4), constraints(BLOCK * ITEMS <= 512),
+            kernels(scale(grid = (N + BLOCK * ITEMS - 1) / (BLOCK * ITEMS), block = BLOCK)))]
+        fn scale(x: Tensor<f32, N>, s: f32) -> Tensor<f32, N> {{ compute(|n| x[[n]] * s) }}"
+    ))
+}
 
 /// A machine with that GPU, and a cache of its own.
 struct Machine {
@@ -260,6 +276,33 @@ fn programs_are_tuned_on_a_gpu_and_recorded_with_their_code() {
     for (first, again) in first.results.iter().zip(&again.results) {
         assert!(again.trials > first.trials, "it went on: {again:?}");
     }
+}
+
+#[test]
+fn knobs_of_hand_written_kernels_are_tuned_recorded_and_transferred() {
+    if nvrtc().is_none() {
+        return;
+    }
+    let machine = Machine::new();
+    let first = hand_written("the first version");
+    let summary = machine.tune(std::slice::from_ref(&first), 9);
+    assert_eq!((summary.results.len(), summary.results[0].trials), (1, 9));
+    check_record(&machine, &first);
+    let second = hand_written("the second version");
+    assert_ne!(first.id, second.id);
+    machine.tune(std::slice::from_ref(&second), 6);
+    check_record(&machine, &second);
+    let lookup =
+        |it: &Workload| machine.database().get(&it.id, &ProgramName::of(&it.dag.name), &it.text);
+    let found = lookup(&second);
+    let record = &found.records[0].record;
+    let schedules = &record.bucket(&second.buckets[0]).unwrap().schedules;
+    let knobs = |it: &str| it.starts_with("set_knobs [") && !it.contains("s0");
+    assert!(schedules.iter().all(|it| it.trace.len() == 1 && knobs(&it.trace[0])), "{schedules:?}");
+    let best = lookup(&first).records[0].record.buckets[0].schedules[0].trace.clone();
+    let original: Vec<Instruction> = best.iter().map(|it| it.parse().unwrap()).collect();
+    let repaired = repair(&original, &first.dag, &second.dag).unwrap();
+    assert_eq!((repaired.schedule.trace, repaired.distance), (original, 0.0));
 }
 
 /// Checks that what is recorded of a workload is of this GPU, with code that a build can embed.

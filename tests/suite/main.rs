@@ -45,6 +45,7 @@ mod semantics;
 mod sharing;
 mod space;
 mod study;
+mod templates;
 mod tidy;
 mod top;
 mod transfer;

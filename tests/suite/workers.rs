@@ -50,6 +50,7 @@ fn copy() -> Arc<Dag> {
         ],
         computes: vec![compute],
         outputs: vec![TensorId(1)],
+        kernel_template: None,
     })
 }
 

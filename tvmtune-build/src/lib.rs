@@ -29,6 +29,11 @@
 pub mod script; // variables and directives of cargo
 pub mod mode; // the decision to measure
 pub mod config; // tvmtune.toml
+#[cfg(feature = "templates")]
+pub mod bindings; // of C headers
+#[cfg(not(feature = "templates"))]
+#[path = "no_bindings.rs"]
+mod bindings;
 pub mod op; // the programs of its annotated functions
 pub mod package; // both, of one package
 pub mod plan; // their schedules
@@ -53,6 +58,10 @@ use script::{Directive, Script};
 /// Errors are reported to cargo, which then fails the build. The process succeeds all the same: of one
 /// that fails, cargo prints all output once more.
 pub fn run() {
+    #[cfg(feature = "templates")]
+    if bindings::serve_if_asked() {
+        return;
+    }
     #[cfg(feature = "tune")]
     if tune::session::serve_if_asked() {
         return;

@@ -1,5 +1,6 @@
 //! A package with kernels: its configuration, sources, and folders of records.
 
+use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,6 +11,7 @@ use tvmtune_plan::handoff;
 use tvmtune_plan::read::{self, limit};
 use tvmtune_plan::source::{self, Cfg};
 
+use crate::bindings;
 use crate::config::Config;
 use crate::error::Error;
 use crate::op::{self, Op, Origin};
@@ -33,6 +35,8 @@ pub struct Package {
     pub missing: BTreeSet<PathBuf>,
     /// True if the compiler will refuse the sources, for two kernels of one name in one module.
     pub has_clash: bool,
+    /// The reasons why headers have no bindings; the kernels that mention these are not among the ops.
+    pub unbound: Vec<String>,
 }
 
 impl Package {
@@ -48,7 +52,13 @@ impl Package {
         cfg: &Cfg,
     ) -> Result<Self, Error> {
         let config = Config::read(manifest_dir)?;
-        let scan = source::scan(manifest_dir, cfg);
+        let unbound = RefCell::new(Vec::new());
+        let make = |header, why| {
+            let made = bindings::make(manifest_dir, header, why);
+            made.inspect_err(|it| unbound.borrow_mut().push(it.clone()))
+        };
+        let scan = source::scan_with(manifest_dir, cfg, &make);
+        let unbound = unbound.into_inner();
         let mut seen = BTreeSet::new();
         let ops = scan.functions.into_iter().flat_map(Op::all);
         let ops = ops.filter(|it| seen.insert(it.plan_name())).collect();
@@ -61,6 +71,7 @@ impl Package {
             watched: scan.watched,
             missing: scan.missing,
             has_clash: scan.has_clash,
+            unbound,
         };
         let expanded = package.expanded_ops();
         package.ops.extend(expanded.into_iter().filter(|it| seen.insert(it.plan_name())));

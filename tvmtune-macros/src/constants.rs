@@ -1,6 +1,7 @@
-//! Constants in the attribute: their values, and the checks that stand in the expansion.
+//! Constants and kernel templates in the attribute: their values and texts, and the checks that stand in
+//! the expansion.
 //!
-//! In: an attribute's arguments. Out: the same with numbers for constants, read in the sources of the
+//! In: an attribute's arguments. Out: the same with texts for templates and numbers for constants, read in the sources of the
 //! crate by the rules of the build script ([`tvmtune_plan::source`]), and items by which the compiler
 //! compares each with the constant. Next: the program is read.
 //!
@@ -10,14 +11,15 @@
 //! - An attribute without constants costs nothing: no source is read.
 //! - In an editor, whose server may not know where an op stands, nothing is reported.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use proc_macro2::{Span, TokenStream};
-use quote::{ToTokens, quote_spanned};
+use quote::{ToTokens, quote, quote_spanned};
 use syn::ItemFn;
 use syn::spanned::Spanned;
-use tvmtune_ir::dsl;
+use tvmtune_ir::dsl::{self, NamedText};
 use tvmtune_plan::handoff::Handoff;
 use tvmtune_plan::source::{self, Cfg, Place, Sources, Unread};
 
@@ -27,7 +29,7 @@ use crate::compiler::{self, Compiler};
 pub(crate) struct Resolved {
     /// The arguments.
     pub(crate) options: TokenStream,
-    /// Items that compare each constant with its number.
+    /// Items that compare each constant with its number, and that name the files of templates.
     pub(crate) checks: TokenStream,
     /// A constant has no value here, and only a compiler may complain.
     pub(crate) is_unknown: bool,
@@ -45,7 +47,42 @@ pub(crate) fn resolve(options: &TokenStream, function: &ItemFn) -> Resolved {
         checks.extend(check(path, value, &name));
         Ok(value)
     });
+    let options = dsl::with_templates(options, &mut |named| {
+        let (text, tracked) = named_text(named);
+        checks.extend(tracked);
+        text
+    });
     Resolved { options, checks, is_unknown }
+}
+
+/// The text of a kernel template or the bindings of a header, and items by which the compiler tracks the
+/// files that it is made of. Bindings are compiled, too: they hold the layouts of structs against those of
+/// the header.
+fn named_text(named: &NamedText) -> (Result<String, String>, TokenStream) {
+    let manifest_dir = PathBuf::from(std::env::var_os("CARGO_MANIFEST_DIR").unwrap_or_default());
+    let mut files = BTreeSet::new();
+    let text = source::text(&manifest_dir, named, &mut files).map_err(|it| it.to_string());
+    let existing = files.iter().filter(|it| manifest_dir.join(it).exists());
+    let mut items: TokenStream = existing
+        .filter_map(|it| it.to_str())
+        .map(|file| {
+            quote! {
+                const _: &::core::primitive::str = ::core::include_str!(
+                    ::core::concat!(::core::env!("CARGO_MANIFEST_DIR"), "/", #file)
+                );
+            }
+        })
+        .collect();
+    if let (NamedText::Bindings { .. }, Ok(text)) = (named, &text)
+        && let Ok(bindings) = text.parse::<TokenStream>()
+    {
+        items.extend(quote! {
+            #[allow(clippy::all, clippy::pedantic, clippy::restriction, dead_code)]
+            #[allow(non_camel_case_types, non_upper_case_globals, non_snake_case)]
+            const _: () = { #bindings };
+        });
+    }
+    (text, items)
 }
 
 /// An item that does not compile if a constant has another value.

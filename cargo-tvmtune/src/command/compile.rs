@@ -39,8 +39,9 @@ struct Line {
     blocks_per_multiprocessor: u32,
     occupancy: f64,
     waves: u64,
-    predicted_us: f64,
-    bound: String,
+    /// None of hand-written kernels, of which the model sees nothing.
+    predicted_us: Option<f64>,
+    bound: Option<String>,
 }
 
 /// A kernel to compile.
@@ -172,6 +173,8 @@ fn code_of(
     let text = &generated.unit.source;
     let source = Source { name: &format!("{name}.cu"), text, arch: &arch, options: &[] };
     let code = compiler.compile(&source).map_err(|it| it.to_string())?;
+    let names = generated.unit.entries.iter().map(|it| &*it.name);
+    code.has_kernels(names).map_err(|it| it.to_string())?;
     let registers = |it: &Entry| code.usage(&it.name).map_or(0, |it| it.registers);
     let registers: Vec<u32> = generated.unit.entries.iter().map(registers).collect();
     let extent = |dim: &Dim| {
@@ -203,6 +206,7 @@ fn write(folder: &Path, name: &str, source: &str, code: &Code) -> std::io::Resul
 fn lines(job: &Job<'_>, target: GpuTarget, compiled: &Compiled) -> Vec<Line> {
     let Compiled { generated, code, estimate, .. } = compiled;
     let limits = target.arch.limits();
+    let is_modelled = generated.grid.hand_written.is_none();
     let line = |(entry, estimate): (&Entry, &KernelEstimate)| {
         let usage = code.usage(&entry.name)?;
         let blocks = estimate.occupancy;
@@ -219,8 +223,8 @@ fn lines(job: &Job<'_>, target: GpuTarget, compiled: &Compiled) -> Vec<Line> {
             blocks_per_multiprocessor: blocks,
             occupancy: f64::from(blocks * entry.threads) / f64::from(limits.threads),
             waves: estimate.waves,
-            predicted_us: estimate.ns / 1e3,
-            bound: estimate.bound.to_string(),
+            predicted_us: is_modelled.then_some(estimate.ns / 1e3),
+            bound: is_modelled.then(|| estimate.bound.to_string()),
         })
     };
     generated.unit.entries.iter().zip(&estimate.kernels).filter_map(line).collect()
@@ -253,8 +257,8 @@ fn table(lines: &[Line]) -> Table {
             it.shared_bytes.to_string(),
             format!("{:.0} %", it.occupancy * 100.0),
             it.waves.to_string(),
-            latency(it.predicted_us * 1e3),
-            it.bound.clone(),
+            it.predicted_us.map_or("-".to_owned(), |us| latency(us * 1e3)),
+            it.bound.clone().unwrap_or_else(|| "-".to_owned()),
         ]);
     }
     table

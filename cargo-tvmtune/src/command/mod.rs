@@ -6,6 +6,7 @@ pub(crate) mod buckets;
 pub(crate) mod check;
 pub(crate) mod compile;
 pub(crate) mod doctor;
+pub(crate) mod emulate;
 #[cfg(feature = "fleet")]
 pub(crate) mod fleet;
 pub(crate) mod gc;

@@ -28,6 +28,7 @@ pub(crate) fn identify(unit: &Unit) -> ArtifactId {
                 Param::Dim(dim) => writeln!(text, "dim {}", dim.0),
                 Param::Scalar(scalar) => writeln!(text, "scalar {}", scalar.0),
                 Param::TensorMap(map) => writeln!(text, "map {map}"),
+                Param::StructWord(word) => writeln!(text, "struct {word}"),
             };
         }
     }
@@ -39,6 +40,9 @@ pub(crate) fn identify(unit: &Unit) -> ArtifactId {
             let _ = write!(text, ", {number}");
         }
         text.push('\n');
+    }
+    for field in unit.param_struct.iter().flat_map(|it| &it.fields) {
+        let _ = writeln!(text, "field {field}");
     }
     text.push_str(&normal_form(&unit.source, &unit.names));
     ArtifactId::of([text.as_bytes()])

@@ -26,6 +26,8 @@ pub enum Subject {
     Axis(StageId, AxisId),
     /// A tensor.
     Tensor(TensorId),
+    /// The program as a whole.
+    Program,
 }
 
 /// The preconditions that can fail.
@@ -133,6 +135,15 @@ pub enum ErrorKind {
     /// The layout's dimensions or its order do not fit the tensor.
     #[error("the layout does not fit the tensor's shape")]
     BadLayout,
+    /// The program has no hand-written kernels, or its loops were changed before.
+    #[error("there is no kernel template, or loops were changed before")]
+    NoTemplate,
+    /// A value is not among those of its knob, a constraint does not hold, or a launch is too large.
+    #[error("the kernel template does not allow these values of its knobs")]
+    KnobsRefused,
+    /// The program runs by hand-written kernels.
+    #[error("the kernels are hand-written")]
+    HandWritten,
 }
 
 impl ErrorKind {
@@ -150,6 +161,11 @@ impl ErrorKind {
     pub(crate) fn of_tensor(self, tensor: TensorId) -> ScheduleError {
         ScheduleError { subject: Subject::Tensor(tensor), kind: self }
     }
+
+    /// This error about the program.
+    pub(crate) fn of_program(self) -> ScheduleError {
+        ScheduleError { subject: Subject::Program, kind: self }
+    }
 }
 
 /// Refuses where a condition holds.
@@ -163,6 +179,7 @@ impl fmt::Display for Subject {
             Subject::Stage(stage) => write!(f, "s{}", stage.0),
             Subject::Axis(stage, axis) => write!(f, "s{} a{}", stage.0, axis.0),
             Subject::Tensor(tensor) => write!(f, "t{}", tensor.0),
+            Subject::Program => f.write_str("the program"),
         }
     }
 }

@@ -22,6 +22,8 @@
 //!   differently, within a unit in the last place of their type: `downcast`, `hoist_invariant` and
 //!   `reciprocal`; those that reorder a sum round in another order. `tighten_bounds` alone evaluates 0
 //!   times a masked infinity to 0, not NaN.
+//!   `set_knobs` replaces the program by kernels that somebody wrote: that these compute it is for whoever
+//!   accepts results to check.
 //! - **Exact replay.** Ids are handed out in order, and their number does not depend on factors,
 //!   so a trace replayed on a fresh schedule gives the same ids, hence the same nest and text; and
 //!   a trace with other factors is another point of the same sketch.
@@ -83,6 +85,8 @@ pub struct Schedule {
     pub order: Vec<StageId>,
     /// The threads that run it.
     pub threads: Threads,
+    /// The values of the knobs of its hand-written kernels, if it runs by those and not by its loops.
+    pub knobs: Option<Vec<u64>>,
     /// The primitives that made it, in order.
     pub trace: Vec<Instruction>,
 }
@@ -104,6 +108,7 @@ impl Schedule {
             stages: dag.computes.iter().cloned().map(Stage::new).collect(),
             order: (0..dag.computes.len() as u32).map(StageId).collect(),
             threads: Threads::default(),
+            knobs: None,
             trace: Vec::new(),
         }
     }

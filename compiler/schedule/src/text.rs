@@ -20,6 +20,7 @@
 //! tighten_bounds s1 a3
 //! pack t1 [0:48, 1:4] [0, 2, 1, 3]
 //! threads one
+//! set_knobs [256, 4]
 //! ```
 //!
 //! Records of earlier versions spell some names differently: those are read, but never written.
@@ -80,6 +81,7 @@ impl fmt::Display for Instruction {
             }
             Instruction::Threads { threads: Threads::One } => f.write_str("threads one"),
             Instruction::Threads { threads: Threads::All } => f.write_str("threads all"),
+            Instruction::SetKnobs { values } => write!(f, "set_knobs {}", list(values)),
         }
     }
 }
@@ -225,6 +227,10 @@ impl<'a> Words<'a> {
             }
             "pack" => Instruction::Pack { tensor: self.tensor()?, layout: self.layout()? },
             "threads" => Instruction::Threads { threads: self.threads()? },
+            "set_knobs" => {
+                let values = self.list("a list of values", |it| it.parse().ok())?;
+                Instruction::SetKnobs { values }
+            }
             _ => return Err("the name of a primitive"),
         })
     }
@@ -323,7 +329,7 @@ mod tests {
                      annotate s0 a0 persistent:132\nannotate s0 a0 stream_k:132\nannotate s0 a0 warp_specialized:3\nannotate s0 a1 tensorized\ncompute_at s1 s0 a2\n\
                      online_reduction s1 s0 a2\nfactor_out s1\nhoist_invariant s1\ndowncast s1 bf16\nreciprocal s1\ninline s2\ncache_read t0 s1\n\
                      cache_operand s1 r1\ncache_padded t0 s1\ncache_write s1\nrfactor s1 a2\nscan s1 a3\ntighten_bounds s1 a3\n\
-                     pack t1 [0:48, 1:4] [0, 2, 1, 3]\npack t1 [] [1, 0]\nthreads one\nthreads all";
+                     pack t1 [0:48, 1:4] [0, 2, 1, 3]\npack t1 [] [1, 0]\nthreads one\nthreads all\nset_knobs [256, 4]\nset_knobs []";
         for line in lines.lines() {
             let instruction: Instruction = line.parse().unwrap();
             assert_eq!(instruction.to_string(), line);

@@ -1,5 +1,6 @@
 //! Primitives as data: the instructions that records store, search mutates and replay applies.
 
+use super::error::{ErrorKind, refuse_if};
 use super::{AxisId, Layout, LoopKind, Schedule, ScheduleError, StageId};
 use tvmtune_ir::dag::{DType, TensorId};
 
@@ -46,6 +47,8 @@ pub enum Instruction {
     Pack { tensor: TensorId, layout: Layout },
     /// [`Schedule::threads`](super::Schedule::set_threads)
     Threads { threads: Threads },
+    /// [`Schedule::set_knobs`](super::Schedule::set_knobs)
+    SetKnobs { values: Vec<u64> },
 }
 
 /// The threads that a kernel may use.
@@ -65,6 +68,8 @@ impl Schedule {
     ///
     /// The error of the primitive; the schedule is then unchanged.
     pub fn apply(&mut self, instruction: &Instruction) -> Result<(), ScheduleError> {
+        // Hand-written kernels have no loops that anything could change.
+        refuse_if(self.knobs.is_some(), ErrorKind::HandWritten.of_program())?;
         match *instruction {
             Instruction::Split { stage, axis, ref factors } => {
                 self.split(stage, axis, factors).map(drop)
@@ -99,6 +104,7 @@ impl Schedule {
                 self.set_threads(threads);
                 Ok(())
             }
+            Instruction::SetKnobs { ref values } => self.set_knobs(values),
         }
     }
 }

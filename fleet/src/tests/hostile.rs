@@ -5,7 +5,8 @@ use std::fs;
 use serde_json::{Value, json};
 use tvmtune_ir::dsl;
 use tvmtune_ir::poly::Interval;
-use tvmtune_ir::target::Isa;
+use tvmtune_ir::target::gpu::Arch;
+use tvmtune_ir::target::{GpuTarget, Isa, Target};
 use tvmtune_plan::record::{Entry, Measured, Record};
 use tvmtune_tuner::tune::{Tolerance, Workload};
 
@@ -86,6 +87,21 @@ fn a_bucket_below_the_lower_end_of_a_dimension_is_refused() {
     assert_eq!(check(7), Ok(()));
     // Indices of its code would be out of bounds.
     assert!(check(6).unwrap_err().to_string().contains("`bucket` of the task"));
+}
+
+#[test]
+fn hand_written_kernels_are_sent_to_no_gpu() {
+    let program = "#[autotune(template = \"f.cu\" (\"f\\n\"), kernels(f(grid = 1, block = 64)))]
+        fn f(x: Tensor<f32, 8>) -> Tensor<f32, 8> { compute(|n| x[[n]]) }";
+    let tolerance = Tolerance { rel: 0.0, abs: 0.0 };
+    let workload = Workload::new(dsl::program(program).unwrap(), Vec::new(), tolerance);
+    let check = |device: Target| {
+        Task::new(&workload, &[], device.key(), device.platform(), budget()).check()
+    };
+    assert_eq!(check(device()), Ok(()), "a CPU runs what is generated");
+    let gpu = GpuTarget::generic(Arch { sm: 90, exact: true });
+    let error = check(gpu.into()).unwrap_err().to_string();
+    assert!(error.contains("has hand-written kernels, and tasks carry no code"), "{error}");
 }
 
 #[test]

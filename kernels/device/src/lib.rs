@@ -13,6 +13,7 @@
 //! | `tma.cuh` | copies of boxes | sm_90 |
 //! | `stream.cuh` | parts of tiles | sm_75 |
 //! | `wgmma.cuh` | matrix instructions of a warpgroup | sm_90a |
+//! | `kernel.cuh` | parameters of hand-written kernels | sm_75 |
 //!
 //! A function is declared where the architecture has it, so that a kernel that asks for too much
 //! fails to compile.
@@ -38,7 +39,7 @@ macro_rules! headers {
     };
 }
 
-headers!("types.cuh" "math.cuh" "warp.cuh" "copy.cuh" "mma.cuh" "barrier.cuh" "tma.cuh" "stream.cuh" "wgmma.cuh");
+headers!("types.cuh" "math.cuh" "warp.cuh" "copy.cuh" "mma.cuh" "barrier.cuh" "tma.cuh" "stream.cuh" "wgmma.cuh" "kernel.cuh");
 
 /// The headers that a kernel's source includes, and those that they include, in the order of
 /// [`HEADERS`]. What compiles the source needs these and no others; with the source they are all

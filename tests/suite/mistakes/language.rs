@@ -10,6 +10,7 @@ pub(super) fn sections() -> Vec<(&'static str, Vec<Case>)> {
         ("In the attribute", attributes()),
         ("In dimensions that begin at others", room::cases()),
         ("In constants as extents", constants()),
+        ("In kernel templates", templates()),
         ("In lists of element types", lists()),
         ("In the signature", signatures()),
         ("In place", in_place()),
@@ -199,6 +200,18 @@ fn attributes() -> Vec<Case> {
             "#[autotune(dims(M = 1..=8, m = 1..=4))]\n\
              pub fn f(x: Tensor<f32, M, m>) -> Tensor<f32, M, m> { compute(|i, j| x[[i, j]]) }",
         ),
+    ]
+}
+
+/// Hand-written kernels.
+fn templates() -> Vec<Case> {
+    let dims = |rest: &str| format!("#[autotune(dims(M = 1..=64, K = 8), {rest})]");
+    vec![
+        attribute("a kernel template that does not exist", &dims("template = \"none.cu\"")),
+        attribute("a kernel template outside of the crate", &dims("template = \"../f.cu\"")),
+        attribute("knobs without a kernel template", &dims("knobs(BLOCK in [64, 128])")),
+        attribute("knobs with `=`", &dims("knobs(BLOCK = [64, 128])")),
+        attribute("a header that does not exist", &dims("params(\"f.h\", f_params)")),
     ]
 }
 

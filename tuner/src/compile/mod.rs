@@ -101,6 +101,11 @@ pub enum CompileError {
     },
 }
 
+/// A kernel that code does not have under the name by which it is launched.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("no kernel has the name `{0}`: declare it as `extern \"C\" __global__ void {0}(..)`")]
+pub struct MissingKernel(pub String);
+
 /// A reason against measuring code: other candidates do without.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
@@ -216,6 +221,23 @@ impl Code {
     /// Returns the resource usage of a kernel.
     pub fn usage(&self, kernel: &str) -> Option<&Usage> {
         self.kernels.iter().find(|it| it.kernel == kernel)
+    }
+
+    /// Returns an error if one of the kernels that are launched is not among those of the code: one that
+    /// somebody wrote may be declared otherwise.
+    ///
+    /// # Errors
+    ///
+    /// [`MissingKernel`]
+    pub fn has_kernels<'a>(
+        &self,
+        names: impl IntoIterator<Item = &'a str>,
+    ) -> Result<(), MissingKernel> {
+        let is_missing = |it: &&str| self.usage(it).is_none();
+        match names.into_iter().find(is_missing) {
+            Some(name) => Err(MissingKernel(name.to_owned())),
+            None => Ok(()),
+        }
     }
 
     /// Returns the reason against measuring the code, if there is one.

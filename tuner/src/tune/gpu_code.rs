@@ -44,6 +44,8 @@ impl GpuBuilder {
         let text = &generated.unit.source;
         let source = compile::Source { name: "candidate.cu", text, arch: &arch, options: &[] };
         let compiled = self.compiler.compile(&source).map_err(|it| it.to_string())?;
+        let names = generated.unit.entries.iter().map(|it| &*it.name);
+        compiled.has_kernels(names).map_err(|it| it.to_string())?;
         if let Some(verdict) = compiled.verdict() {
             return Err(verdict.to_string());
         }

@@ -12,7 +12,7 @@ use super::driver::{EncodedMap, error_name};
 use super::kernel::{ALIGN, Chosen, DeviceKernel, MOST_MAPS, MOST_PARAMS};
 use super::timer;
 use crate::cpu::call::with_words;
-use crate::raw::cuda::{Param, TableEntry, Variant};
+use crate::raw::cuda::{Field, FieldValue, Param, TableEntry, Variant};
 use crate::raw::{Call, Layout};
 use crate::trace::{self, LaunchedCode};
 use crate::{Error, Isa};
@@ -86,8 +86,8 @@ unsafe fn enqueue<'a, A: AsRef<DeviceArg<'a>>>(
             point(function.params, table, &mut maps, &mut params);
             let n_blocks = u32::try_from(*n_blocks).unwrap_or(u32::MAX);
             let params = &mut params[..function.params.len()];
-            // SAFETY: the context was made current; parameters are entries of the table and maps,
-            // as the code that was generated with this list has them; the rest is the contract of
+            // SAFETY: the context was made current; parameters are entries of the table, one or more
+            // in a row, and maps, as the code that was generated with this list has them; the rest is the contract of
             // this function.
             unsafe { entry.launch(stream, n_blocks, params) }
                 .map_err(|reason| failed(call.kernel, "cuLaunchKernel", reason))?;
@@ -114,6 +114,7 @@ fn fill<A>(
         match *entry {
             TableEntry::Param => {}
             TableEntry::Scalar(n) => *word = call.scalars[n],
+            TableEntry::Fields(fields) => *word = packed(fields, call.dims, call.scalars),
             TableEntry::Workspace => {
                 let bytes = std::mem::replace(word, free).next_multiple_of(ALIGN);
                 free += bytes;
@@ -132,11 +133,27 @@ fn fill<A>(
     Ok(())
 }
 
-/// Writes the addresses of a function's parameters.
+/// Returns the word that has the low bits of some values at their places.
+fn packed(fields: &[Field], dims: &[i64], scalars: &[u64]) -> u64 {
+    fields.iter().fold(0, |word, Field { value, shift, bits }| {
+        let value = match *value {
+            FieldValue::Dim(n) => dims[n].cast_unsigned(),
+            FieldValue::Scalar(n) => scalars[n],
+        };
+        word | (value & (u64::MAX >> (u64::BITS - bits))) << shift
+    })
+}
+
+/// Writes the addresses of a function's parameters. That of an entry is one of the table from there on:
+/// a struct has several entries.
 fn point(params: &[Param], table: &mut [u64], maps: &mut [EncodedMap], places: &mut [*mut c_void]) {
+    let (n_entries, first) = (table.len(), table.as_mut_ptr());
     for (param, place) in params.iter().zip(places) {
         *place = match param {
-            Param::Entry(n) => (&raw mut table[*n]).cast(),
+            Param::Entry(n) => {
+                assert!(*n < n_entries, "a parameter is an entry of the table");
+                first.wrapping_add(*n).cast()
+            }
             Param::TensorMap(n) => (&raw mut maps[*n]).cast(),
         };
     }
@@ -202,6 +219,20 @@ mod tests {
         assert_eq!(filled([20, 168], 512), Err(Error::Misaligned { kernel, arg: "w", align }));
         assert_eq!(filled([0, 160], 512), Err(Error::Misaligned { kernel, arg: "x", align: 4 }));
         assert_eq!(filled([20, 160], 511), Err(Error::OutOfMemory { kernel, bytes: 256 }));
+    }
+
+    #[test]
+    fn fields_of_a_struct_share_words() {
+        let field = |value, shift, bits| Field { value, shift, bits };
+        let fields = [
+            field(FieldValue::Dim(1), 0, 32),
+            field(FieldValue::Scalar(0), 32, 8),
+            field(FieldValue::Scalar(1), 48, 16),
+        ];
+        let word = packed(&fields, &[7, 0x1_2345_6789], &[0xabc, 0x1_fffe]);
+        assert_eq!(word, 0xfffe_00bc_2345_6789);
+        assert_eq!(packed(&[field(FieldValue::Dim(0), 0, 64)], &[-2], &[]), u64::MAX - 1);
+        assert_eq!(packed(&[], &[], &[]), 0, "padding");
     }
 
     #[test]

@@ -119,7 +119,8 @@ pub struct Image {
 /// A parameter of a kernel function.
 #[derive(Clone, Copy, Debug)]
 pub enum Param {
-    /// An entry of the table: its low bytes, as many as the parameter has.
+    /// An entry of the table: its low bytes, as many as the parameter has; a struct has those that follow
+    /// it, too.
     Entry(usize),
     /// A tensor map (TMA descriptor), by value.
     TensorMap(usize),
@@ -148,6 +149,28 @@ pub enum TableEntry {
     Workspace,
     /// An integer computed from the dimensions.
     Param,
+    /// A run-time scalar, by position.
+    Scalar(usize),
+    /// A word of a struct that a kernel takes by value; those of one struct follow each other.
+    Fields(&'static [Field]),
+}
+
+/// A field in a word of a struct.
+#[derive(Clone, Copy, Debug)]
+pub struct Field {
+    /// Its value, of which the low bits count.
+    pub value: FieldValue,
+    /// Its place in the word, in bits.
+    pub shift: u32,
+    /// Its size, in bits: 8 to 64.
+    pub bits: u32,
+}
+
+/// The value of a field.
+#[derive(Clone, Copy, Debug)]
+pub enum FieldValue {
+    /// A dynamic dimension, by position.
+    Dim(usize),
     /// A run-time scalar, by position.
     Scalar(usize),
 }

@@ -45,6 +45,7 @@ fn nest(body: Vec<Stmt>) -> Nest {
         outputs: vec![OUT],
         n_vars: 8,
         threads: Threads::One,
+        hand_written: None,
         body,
     }
 }

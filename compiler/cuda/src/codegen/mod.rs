@@ -15,6 +15,7 @@
 
 mod cp_async;
 mod expr;
+mod hand_written;
 mod mma;
 mod printer;
 mod producer;
@@ -31,6 +32,7 @@ use std::collections::BTreeSet;
 
 use crate::grid::{Buffer, Grid, Kernel, MemoryScope};
 use printer::Printer;
+use tvmtune_ir::dag::kernel_template::ParamStruct;
 use tvmtune_ir::dag::{DType, ScalarId, TensorId};
 use tvmtune_ir::poly::{DimId, Poly};
 use tvmtune_schedule::print::Language;
@@ -51,6 +53,8 @@ pub struct Unit {
     pub entries: Vec<Entry>,
     /// The tensor maps of the kernels.
     pub tensor_maps: Vec<TensorMapEncoding>,
+    /// The struct that hand-written kernels take, if they take one.
+    pub param_struct: Option<ParamStruct>,
     /// Names that the text declares, but for those of kernels.
     pub names: BTreeSet<String>,
 }
@@ -101,6 +105,9 @@ pub enum Param {
     Scalar(ScalarId),
     /// One of the unit's [tensor maps](Unit::tensor_maps), by value.
     TensorMap(usize),
+    /// A word of 8 bytes of the unit's [struct](Unit::param_struct); as the parameter of a kernel, word 0
+    /// stands for the whole struct, by value.
+    StructWord(u32),
 }
 
 /// The most elements of a tensor whose indices have 32 bits: tiles may cover twice as many.
@@ -118,6 +125,9 @@ pub fn wide(grid: &Grid) -> bool {
 
 /// The text of a grid's kernels.
 pub fn print(grid: &Grid) -> Unit {
+    if let Some(written) = &grid.hand_written {
+        return hand_written::unit(grid, written);
+    }
     let index = if wide(grid) { "long long" } else { "int" };
     let mut source = String::from(
         "#include \"tvmtune/types.cuh\"\n\
@@ -162,7 +172,7 @@ pub fn print(grid: &Grid) -> Unit {
             shared_bytes: kernel.shared_bytes,
         });
     }
-    Unit { source, entries, tensor_maps, names }
+    Unit { source, entries, tensor_maps, param_struct: None, names }
 }
 
 /// The names of CUDA C++.

@@ -169,6 +169,9 @@ impl<'a> Printer<'a> {
             Param::TensorMap(map) => {
                 format!("TVMTUNE_TENSOR_MAP {}", self.tensor_map_name(map - self.n_tensor_maps))
             }
+            Param::StructWord(word) => {
+                unreachable!("word {word}: generated kernels take no struct")
+            }
             Param::Dim(dim) => format!("Index {}", self.names.dim(dim)),
             Param::Scalar(scalar) => {
                 let dtype = self.grid.scalars[scalar.0 as usize].dtype;

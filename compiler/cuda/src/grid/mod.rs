@@ -30,6 +30,7 @@ mod barrier;
 mod bind;
 mod fix_up;
 mod fragment_layout;
+mod hand_written;
 mod kernel;
 mod lowering;
 mod lpt;
@@ -120,6 +121,9 @@ pub enum Unplaceable {
 ///
 /// If the schedule cannot run on a GPU.
 pub fn place(nest: &Nest) -> Result<Grid, Unplaceable> {
+    if let Some(written) = &nest.hand_written {
+        return Ok(hand_written::grid(nest, written));
+    }
     let nest = &*nest::fold_constant_dims(nest);
     let facts = nest.facts();
     let mut tables = Tables {
@@ -150,6 +154,7 @@ pub fn place(nest: &Nest) -> Result<Grid, Unplaceable> {
         outputs: nest.outputs.clone(),
         n_vars: tables.n_vars,
         threads: nest.threads,
+        hand_written: None,
         body: kernels,
     })
 }

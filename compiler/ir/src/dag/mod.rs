@@ -29,6 +29,7 @@ pub mod expr;
 pub mod limits;
 pub mod number;
 pub mod condition;
+pub mod kernel_template;
 pub mod bounds;
 mod fold;
 pub(crate) mod simplify;
@@ -45,6 +46,7 @@ use crate::poly::{Facts, Interval, Poly, VarId};
 
 pub use dtype::DType;
 pub use expr::{BinaryOp, CompareOp, Expr, Literal, ScalarId, Subscript, Types, UnaryOp};
+pub use kernel_template::KernelTemplate;
 pub use number::Number;
 pub use parse::ParseDagError;
 pub use verify::{Finding, verify};
@@ -72,6 +74,8 @@ pub struct Dag {
     pub computes: Vec<Compute>,
     /// The results of the program, in order: those of [`TensorKind::InOut`] parameters come first.
     pub outputs: Vec<TensorId>,
+    /// Hand-written kernels that compute it on GPUs, if its author brought some.
+    pub kernel_template: Option<KernelTemplate>,
 }
 
 /// A dimension whose extent is known at launch only.

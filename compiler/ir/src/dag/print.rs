@@ -7,6 +7,7 @@
 
 use std::fmt::{self, Write};
 
+use super::kernel_template::ClassOf;
 use super::{Compute, DType, Dag, Expr, Literal, Reducer, Subscript, TensorKind};
 use crate::poly::{Atom, Poly};
 
@@ -67,7 +68,12 @@ impl fmt::Display for Printer<'_> {
             self.compute(f, compute)?;
         }
         let outputs: Vec<String> = dag.outputs.iter().map(|it| format!("t{}", it.0)).collect();
-        writeln!(f, "return {}", outputs.join(", "))
+        writeln!(f, "return {}", outputs.join(", "))?;
+        match &dag.kernel_template {
+            Some(template) if self.is_class() => write!(f, "{}", ClassOf(template)),
+            Some(template) => write!(f, "{template}"),
+            None => Ok(()),
+        }
     }
 }
 

@@ -6,6 +6,7 @@
 
 use super::access::{self, accesses};
 use super::anchor::Anchor;
+use super::kernel_template::ClassOf;
 use super::{Compute, Dag, Expr, TensorId, TensorKind};
 
 /// Returns the operations of a dag, and the access patterns of its reductions, without offsets and
@@ -21,7 +22,7 @@ pub fn access_signature(dag: &Dag) -> String {
         }
         text.push('\n');
     }
-    text
+    text + &template(dag)
 }
 
 /// Returns the reducer and the access patterns of the anchor (the main reduction) alone, without
@@ -29,7 +30,13 @@ pub fn access_signature(dag: &Dag) -> String {
 pub fn anchor_signature(dag: &Dag) -> String {
     let anchor = Anchor::of(dag).map(|it| dag.compute(it.compute));
     let anchor = anchor.map(|it| reduction(dag, it, Operations::Omitted));
-    format!("tvmtune anchor v1\n{}", anchor.unwrap_or_default())
+    format!("tvmtune anchor v1\n{}{}", anchor.unwrap_or_default(), template(dag))
+}
+
+/// Returns the kernels and knobs of a program that has some; schedules of others are none of it.
+fn template(dag: &Dag) -> String {
+    let template = dag.kernel_template.as_ref();
+    template.map_or(String::new(), |it| format!("\n{}", ClassOf(it)))
 }
 
 /// The operations and kinds of parameters of a reduction, in its signature.

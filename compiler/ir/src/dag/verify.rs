@@ -5,8 +5,8 @@ use std::fmt;
 
 use super::bounds::PathFacts;
 use super::{
-    BinaryOp, Compute, ComputeId, DType, Dag, Expr, Literal, Reducer, Subscript, TensorId,
-    TensorKind, UnaryOp, integer_range,
+    BinaryOp, Compute, ComputeId, DType, Dag, Expr, KernelTemplate, Literal, Reducer, Subscript,
+    TensorId, TensorKind, UnaryOp, integer_range,
 };
 use super::{dims, in_place, limits};
 use crate::poly::{Atom, Poly};
@@ -38,6 +38,7 @@ impl fmt::Display for Finding {
 /// - Reads are of earlier tensors, with one subscript a dimension, in bounds where evaluated.
 /// - Operands have one type, and one that the operation knows; halves are only stored.
 /// - Results are computed, and each is returned once.
+/// - The defaults of a kernel template's knobs make launches, whatever the extents.
 pub fn verify(dag: &Dag) -> Vec<Finding> {
     let mut check = Check { dag, compute: None, findings: Vec::new() };
     check.dag();
@@ -69,6 +70,11 @@ impl Check<'_> {
             self.require(whole, || format!("dimension `{}` has no valid range", dim.name));
         }
         if let Some(mistake) = dims::mistake(&dag.dims) {
+            self.require(false, || mistake);
+        }
+        let template = dag.kernel_template.as_ref();
+        let mistake = |it: &KernelTemplate| it.mistake(dag.dims.len(), dag.scalars.len(), &facts);
+        if let Some(mistake) = template.and_then(mistake) {
             self.require(false, || mistake);
         }
         let few = dag.dims.len() <= limits::MAX_DIMS && dag.computes.len() <= limits::MAX_COMPUTES;

@@ -13,7 +13,7 @@ use super::errors::{Errors, Location};
 use super::options::{DimDeclaration, Options};
 use super::signature::Declared;
 use super::value::{Kind, Value};
-use super::{DynamicDim, DynamicEnd, Output, Param, Program, residence};
+use super::{DynamicDim, DynamicEnd, Output, Param, Program, residence, template_expr};
 use crate::dag::bounds::PathFacts;
 use crate::dag::{Compute, DType, Expr, Scalar, ScalarId, Tensor, TensorId, Types, dims};
 use crate::poly::{DimId, Facts, Interval, Poly, VarId};
@@ -103,6 +103,7 @@ pub(super) fn program(
     let mut mentioned = Vec::new();
     collect_idents(function.sig.to_token_stream(), &mut mentioned);
     collect_idents(function.block.to_token_stream(), &mut mentioned);
+    mentioned.extend(template_expr::mentioned(&options));
     options.check_unused(&mentioned, &mut errors);
     order_dims(&mut options, function);
     let mut elaborator = Elaborator::new(options, errors);
@@ -127,6 +128,7 @@ pub(super) fn program(
         pairs.map(output).collect()
     });
     let attributes = function.attrs.iter().filter(|it| !super::is_autotune(it)).cloned().collect();
+    let kernel_template = elaborator.kernel_template(&function.sig.ident);
     let Elaborator { errors, options, symbols, computes, .. } = elaborator;
     let program = outputs.map(|outputs| Program {
         ident: function.sig.ident.clone(),
@@ -139,6 +141,7 @@ pub(super) fn program(
         tensors: symbols.tensors,
         scalars: symbols.scalars,
         computes,
+        kernel_template,
     });
     errors.finish(program)
 }
@@ -162,7 +165,7 @@ fn order_dims(options: &mut Options, function: &syn::ItemFn) {
     options.dims.sort_by_key(|it| first(&it.ident));
 }
 
-fn collect_idents(tokens: TokenStream, names: &mut Vec<Ident>) {
+pub(super) fn collect_idents(tokens: TokenStream, names: &mut Vec<Ident>) {
     for token in tokens {
         match token {
             TokenTree::Ident(it) => names.push(it),

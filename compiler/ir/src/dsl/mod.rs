@@ -16,6 +16,7 @@
 //! - All errors are reported at once, each at its location, none as a consequence of another.
 //! - No tokens make the elaboration panic, or take long.
 
+mod bindings;
 mod body;
 mod call;
 mod constants;
@@ -38,6 +39,8 @@ mod reduce;
 mod residence;
 mod signature;
 mod syntax;
+mod template;
+mod template_expr;
 mod top;
 mod value;
 
@@ -45,7 +48,8 @@ use proc_macro2::{Ident, TokenStream};
 
 use crate::dag::limits::MAX_TEXT_BYTES;
 use crate::dag::{
-    Compute, DType, Dag, Dim, Scalar, ScalarId, Tensor, TensorId, print, simplify, verify,
+    Compute, DType, Dag, Dim, KernelTemplate, Scalar, ScalarId, Tensor, TensorId, print, simplify,
+    verify,
 };
 use crate::poly::{Interval, Poly};
 
@@ -55,6 +59,7 @@ pub use nesting::{check as check_nesting, without_deep_groups};
 pub use options::{DimDeclaration, Options, Tolerance};
 pub use residence::Residence;
 pub use syntax::{Unreadable, function};
+pub use template::{NamedText, with_templates};
 
 /// One `#[autotune]` function. See the [module documentation](self).
 pub struct Program {
@@ -79,6 +84,8 @@ pub struct Program {
     pub scalars: Vec<Scalar>,
     /// The definitions, in order, as written: nothing is simplified yet.
     pub computes: Vec<Compute>,
+    /// Hand-written kernels for GPUs, if the attribute names some.
+    pub kernel_template: Option<KernelTemplate>,
 }
 
 /// A dimension that is known at launch only.
@@ -222,6 +229,7 @@ pub fn build(program: &Program) -> Result<Dag, syn::Error> {
         tensors: program.tensors.clone(),
         computes: program.computes.clone(),
         outputs: program.outputs.iter().map(|it| it.tensor).collect(),
+        kernel_template: program.kernel_template.clone(),
     };
     simplify::simplify(&mut dag);
     let n_bytes = print::canonical(&dag).len();

@@ -11,17 +11,33 @@ use super::errors::{Errors, quoted};
 use super::extents::{self, constant};
 use super::lower_end::LowerEnd;
 use super::residence::{Residence, operands};
+use super::template::{self, TemplateDeclaration};
 use crate::dag::DType;
 use crate::poly::Interval;
 use crate::similar;
 
 /// The names of options.
-const NAMES: [&str; 9] =
-    ["dims", "buckets", "types", "accum", "tol", "cold", "warm", "weight", "crate"];
+const NAMES: [&str; 14] = [
+    "dims",
+    "buckets",
+    "types",
+    "accum",
+    "tol",
+    "cold",
+    "warm",
+    "weight",
+    "crate",
+    template::NAMES[0],
+    template::NAMES[1],
+    template::NAMES[2],
+    template::NAMES[3],
+    template::NAMES[4],
+];
 
 const EXPECTED: &str = "`dims(..)`, `buckets(..)`, `types(..)`, `accum = ..`, \
-                        `tol(rel = .., abs = ..)`, `cold(..)`, `warm(..)`, `weight = ..` or \
-                        `crate = ..`";
+                        `tol(rel = .., abs = ..)`, `cold(..)`, `warm(..)`, `weight = ..`, \
+                        `crate = ..`, `template = ..`, `params(..)`, `knobs(..)`, \
+                        `constraints(..)` or `kernels(..)`";
 
 /// The tolerance of results: `abs + rel * |reference|`.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -53,6 +69,8 @@ pub struct Options {
     pub weight: Option<f64>,
     /// The path of the run-time crate, where it goes by another name.
     pub krate: Option<syn::Path>,
+    /// Hand-written kernels, as far as they are stated.
+    pub(super) template: TemplateDeclaration,
     /// True if a syntax error may have hidden declarations.
     pub(super) incomplete: bool,
     /// Dimensions that others are computed from.
@@ -73,9 +91,9 @@ pub struct DimDeclaration {
 }
 
 /// `name = value`
-struct Assignment {
-    name: Ident,
-    value: Expr,
+pub(super) struct Assignment {
+    pub(super) name: Ident,
+    pub(super) value: Expr,
 }
 
 /// Parses the arguments; erroneous ones are reported and omitted.
@@ -131,17 +149,7 @@ fn option(
         }
         "tol" => {
             for it in assignments(input, "`tol(rel = 1e-3, abs = 1e-4)`")? {
-                let value = tolerance(&it.value, errors);
-                match it.name.to_string().as_str() {
-                    "rel" => options.rel = value,
-                    "abs" => options.abs = value,
-                    other => {
-                        let message = format!(
-                            "unknown tolerance `{other}`: write `rel = 1e-3` or `abs = 1e-4`"
-                        );
-                        errors.at::<()>(&it.name, message);
-                    }
-                }
+                tolerance_part(&it, options, errors);
             }
         }
         "accum" => {
@@ -171,6 +179,7 @@ fn option(
         }
         // With parentheses, `instances` has taken it away.
         "types" => return Err(input.error("expected `types(W in [f32, bf16])`")),
+        _ if template::option(name, input, options, errors)? => {}
         _ => return unknown(name, input, options, errors),
     }
     Ok(())
@@ -195,7 +204,7 @@ fn unknown(
 }
 
 /// Parses `(name = value, ..)`, of which `example` is one.
-fn assignments(input: ParseStream<'_>, example: &str) -> syn::Result<Vec<Assignment>> {
+pub(super) fn assignments(input: ParseStream<'_>, example: &str) -> syn::Result<Vec<Assignment>> {
     let content;
     if !input.peek(syn::token::Paren) {
         return Err(input.error(format!("expected parentheses, as in {example}")));
@@ -228,6 +237,20 @@ fn edges(it: &Assignment, errors: &mut Errors) -> Option<Vec<i64>> {
     let edges: Vec<Option<i64>> =
         array.elems.iter().map(|it| constant(it, &mut none, errors)).collect();
     edges.into_iter().collect()
+}
+
+/// Reads `rel = 1e-3` or `abs = 1e-4`.
+fn tolerance_part(it: &Assignment, options: &mut Options, errors: &mut Errors) {
+    let value = tolerance(&it.value, errors);
+    match it.name.to_string().as_str() {
+        "rel" => options.rel = value,
+        "abs" => options.abs = value,
+        other => {
+            let message =
+                format!("unknown tolerance `{other}`: write `rel = 1e-3` or `abs = 1e-4`");
+            errors.at::<()>(&it.name, message);
+        }
+    }
 }
 
 fn tolerance(value: &Expr, errors: &mut Errors) -> Option<f64> {

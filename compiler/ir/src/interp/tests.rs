@@ -45,6 +45,7 @@ fn one_compute(
         tensors,
         computes: vec![Compute { tensor: output, axes, n_spatial, reducer, body }],
         outputs: vec![output],
+        kernel_template: None,
     }
 }
 

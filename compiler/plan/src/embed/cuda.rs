@@ -15,6 +15,7 @@ use crate::record::{Effort, Tier};
 use tvmtune_cuda::Generated;
 use tvmtune_cuda::codegen::{ALIGNMENT, Entry, Param, TensorMapEncoding};
 use tvmtune_cuda::grid::MemoryScope;
+use tvmtune_ir::dag::kernel_template::{FieldValue, ParamField};
 use tvmtune_ir::dag::{Dag, TensorId};
 use tvmtune_ir::poly::{DimId, Interval, Poly};
 use tvmtune_ir::target::gpu::Arch;
@@ -111,6 +112,8 @@ enum TableEntry {
     Workspace(TensorId, Poly),
     Dim(DimId),
     Scalar(u32),
+    /// A word of the struct of hand-written kernels.
+    StructWord(u32),
 }
 
 fn table_entry(generated: &Generated, param: Param) -> TableEntry {
@@ -120,6 +123,7 @@ fn table_entry(generated: &Generated, param: Param) -> TableEntry {
         }
         Param::Dim(dim) => TableEntry::Dim(dim),
         Param::Scalar(scalar) => TableEntry::Scalar(scalar.0),
+        Param::StructWord(word) => TableEntry::StructWord(word),
         Param::Pointer(tensor) => {
             let buffer = generated.grid.buffer(tensor);
             if buffer.scope != MemoryScope::Workspace {
@@ -137,8 +141,14 @@ fn argument_table(generated: &Generated) -> Vec<TableEntry> {
     let mut table = Vec::new();
     for param in generated.unit.entries.iter().flat_map(|it| &it.params) {
         let entry = table_entry(generated, *param);
-        if !table.contains(&entry) {
-            table.push(entry);
+        if table.contains(&entry) {
+            continue;
+        }
+        let is_struct = entry == TableEntry::StructWord(0);
+        table.push(entry);
+        if let Some(it) = generated.unit.param_struct.as_ref().filter(|_| is_struct) {
+            // Its words follow each other, as a kernel takes them.
+            table.extend((1..it.n_words()).map(TableEntry::StructWord));
         }
     }
     table
@@ -235,7 +245,24 @@ fn entry_literal(dag: &Dag, generated: &Generated, entry: &TableEntry) -> String
         TableEntry::Workspace(..) => "Workspace".to_owned(),
         TableEntry::Dim(_) => "Param".to_owned(),
         TableEntry::Scalar(scalar) => format!("Scalar({scalar})"),
+        TableEntry::StructWord(word) => {
+            let fields = generated.unit.param_struct.iter().flat_map(|it| it.fields_of(*word));
+            let fields: Vec<String> = fields.map(field_literal).collect();
+            format!("Fields(&[{}])", fields.join(", "))
+        }
     }
+}
+
+fn field_literal(field: &ParamField) -> String {
+    let value = match field.value {
+        FieldValue::Dim(dim) => format!("Dim({})", dim.0),
+        FieldValue::Scalar(scalar) => format!("Scalar({})", scalar.0),
+    };
+    let (shift, bits) = (8 * (field.offset % 8), 8 * field.bytes);
+    format!(
+        "rt::raw::cuda::Field {{ value: rt::raw::cuda::FieldValue::{value}, shift: {shift}, \
+         bits: {bits} }}"
+    )
 }
 
 fn tensor_map_literals(generated: &Generated, table: &[TableEntry]) -> Vec<String> {
@@ -269,7 +296,7 @@ fn print_launch_numbers(
         match entry {
             TableEntry::Workspace(_, bytes) => line(n, &dims_poly(bytes).operand()),
             TableEntry::Dim(dim) => line(n, &format!("dims[{}]", dim.0)),
-            TableEntry::Argument(_) | TableEntry::Scalar(_) => {}
+            TableEntry::Argument(_) | TableEntry::Scalar(_) | TableEntry::StructWord(_) => {}
         }
     }
     for (n, entry) in generated.unit.entries.iter().enumerate() {

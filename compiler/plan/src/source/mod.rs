@@ -1,8 +1,8 @@
-//! The sources of a package: its `#[autotune]` functions, and the constants that they mention, without
-//! compiling it.
+//! The sources of a package: its `#[autotune]` functions, with the constants and the kernel templates
+//! that they mention, without compiling it.
 //!
 //! In: the folder of a package and the [`Cfg`] of the build. Out: a [`Scan`]: the functions, as
-//! syntax, with numbers for constants, and the files that were read. Next: an op of each is planned.
+//! syntax, with numbers for constants and texts for templates, and the files that were read. Next: an op of each is planned.
 //!
 //! The scan is a hint: the macro works out each function's identity again when it expands, and
 //! looks for a plan of that identity. For a function that the scan doesn't see (one that another
@@ -26,6 +26,7 @@ mod integer;
 mod place;
 mod resolve;
 mod targets;
+mod template;
 mod tree;
 
 use std::collections::BTreeSet;
@@ -33,12 +34,13 @@ use std::path::{Path, PathBuf};
 
 use proc_macro2::TokenStream;
 use syn::ItemFn;
-use tvmtune_ir::dsl;
+use tvmtune_ir::dsl::{self, NamedText};
 
 pub use cfg::Cfg;
 pub use place::{Place, Sources};
 pub use resolve::Unread;
 pub use targets::{Root, RootKind, roots};
+pub use template::{Header, NoBindings, template};
 
 use self::integer::segments;
 use self::resolve::Search;
@@ -73,6 +75,18 @@ pub struct Function {
 
 /// Reads every target of the package in `manifest_dir`.
 pub fn scan(manifest_dir: &Path, cfg: &Cfg) -> Scan {
+    scan_with(
+        manifest_dir,
+        cfg,
+        &|header, why| Err(NoBindings::Missing { header, why }.to_string()),
+    )
+}
+
+/// Makes bindings that a package lacks; gets the reason why it does.
+pub type MakeBindings<'a> = &'a dyn Fn(Header, &'static str) -> Result<String, String>;
+
+/// The same, with bindings of headers that the package lacks made by `make`.
+pub fn scan_with(manifest_dir: &Path, cfg: &Cfg, make: MakeBindings<'_>) -> Scan {
     let (mut scan, mut seen) = (Scan::default(), BTreeSet::new());
     for root in roots(manifest_dir) {
         let mut found = Vec::new();
@@ -88,7 +102,8 @@ pub fn scan(manifest_dir: &Path, cfg: &Cfg) -> Scan {
         scan.has_clash |=
             !found.iter().all(|it| names.insert((it.scope, it.item.sig.ident.clone())));
         for it in found.into_iter().filter(|it| !seen.contains(&it.file)) {
-            let function = function(it, &root, &mut tree, &mut scan.watched);
+            let mut read = Read { manifest_dir, make, scan: &mut scan };
+            let function = read.function(it, &root, &mut tree);
             scan.functions.push(function);
         }
         seen.extend(of_target.into_iter().map(|(file, _)| file));
@@ -96,22 +111,67 @@ pub fn scan(manifest_dir: &Path, cfg: &Cfg) -> Scan {
     scan
 }
 
-fn function(
-    found: Found,
-    root: &Root,
-    tree: &mut Tree,
-    watched: &mut BTreeSet<PathBuf>,
-) -> Function {
-    let Found { scope, file, options, item } = found;
-    let options = dsl::with_constants(options, &mut |path| {
-        let mut search = Search::new(tree);
-        let path = segments(path).ok_or_else(String::new)?;
-        let value = search.constant(scope, &path).map_err(|it| it.to_string());
-        watched.extend(search.files);
-        value
-    });
-    let module = root.module().into_iter().chain(module_path(tree, scope)).collect();
-    Function { file, module, options, item }
+/// The reading of what a function mentions.
+struct Read<'a> {
+    manifest_dir: &'a Path,
+    make: MakeBindings<'a>,
+    scan: &'a mut Scan,
+}
+
+impl Read<'_> {
+    fn function(&mut self, found: Found, root: &Root, tree: &mut Tree) -> Function {
+        let Found { scope, file, options, item } = found;
+        let options = dsl::with_constants(options, &mut |path| {
+            let mut search = Search::new(tree);
+            let path = segments(path).ok_or_else(String::new)?;
+            let value = search.constant(scope, &path).map_err(|it| it.to_string());
+            self.scan.watched.extend(search.files);
+            value
+        });
+        let options = dsl::with_templates(options, &mut |it| self.text(it));
+        let module = root.module().into_iter().chain(module_path(tree, scope)).collect();
+        Function { file, module, options, item }
+    }
+
+    fn text(&mut self, named: &NamedText) -> Result<String, String> {
+        let mut files = BTreeSet::new();
+        let text = match text(self.manifest_dir, named, &mut files) {
+            Err(NoBindings::Missing { header, why }) => (self.make)(header, why),
+            other => other.map_err(|it| it.to_string()),
+        };
+        for file in files.iter().map(|it| self.manifest_dir.join(it)) {
+            // Of two places for an include, the first may be free.
+            let is_missing = !file.exists();
+            if !is_missing {
+                self.scan.watched.insert(file);
+            } else if text.is_err() {
+                self.scan.missing.insert(file);
+            }
+        }
+        text
+    }
+}
+
+/// Reads what an attribute names, of the package in `manifest_dir`; the files that were looked for are in
+/// `files`, also after an error.
+///
+/// # Errors
+///
+/// [`NoBindings`], of a template too.
+pub fn text(
+    manifest_dir: &Path,
+    named: &NamedText,
+    files: &mut BTreeSet<PathBuf>,
+) -> Result<String, NoBindings> {
+    match named {
+        NamedText::Template(name) => {
+            template(manifest_dir, name, files).map_err(NoBindings::Unreadable)
+        }
+        NamedText::Bindings { header, name, words } => {
+            let header = Header::read(manifest_dir, header, (name, words), files);
+            header.map_err(NoBindings::Unreadable)?.bindings(manifest_dir, files)
+        }
+    }
 }
 
 /// The names of the modules around a scope, without the root.

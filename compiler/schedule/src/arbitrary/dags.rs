@@ -121,6 +121,7 @@ impl<'a> Builder<'a> {
             tensors: Vec::new(),
             computes: Vec::new(),
             outputs: Vec::new(),
+            kernel_template: None,
         };
         Self { dag, dims: Vec::new(), numbers: numbers.iter().cycle() }
     }

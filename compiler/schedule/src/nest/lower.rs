@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 use super::bounds::{OpenLoop, Regions, infer_bounds};
 use super::index::Addressing;
 use super::online::OnlineLoop;
-use super::{Buffer, Guard, Nest, Scope, Stmt};
+use super::{Buffer, Guard, HandWritten, Nest, Scope, Stmt};
 use crate::print::names::{self, is_rust_keyword};
 use crate::relation::Extents;
 use crate::{Attach, AxisId, AxisRole, LoopKind, Schedule, Stage, StageId};
@@ -53,8 +53,17 @@ pub fn lower(schedule: &Schedule) -> Nest {
         outputs: schedule.dag.outputs.clone(),
         n_vars: lowering.n_vars,
         threads: schedule.threads,
+        hand_written: hand_written(schedule),
         body,
     }
+}
+
+/// Returns the kernels of the program's template, if the schedule runs these.
+fn hand_written(schedule: &Schedule) -> Option<HandWritten> {
+    let values = schedule.knobs.clone()?;
+    let template = schedule.dag.kernel_template.clone()?;
+    let launches = template.launches(&values, &schedule.dag.facts())?;
+    Some(HandWritten { template, values, launches })
 }
 
 pub(super) struct Lowering<'a> {

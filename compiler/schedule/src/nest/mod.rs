@@ -28,8 +28,10 @@ mod walk;
 pub(crate) mod tests;
 
 use crate::{Layout, LoopKind, Threads};
+use tvmtune_ir::dag::kernel_template::SetLaunch;
 use tvmtune_ir::dag::{
-    BinaryOp, CompareOp, DType, Dim, Expr, Reducer, Scalar, ScalarId, TensorId, Types, dims,
+    BinaryOp, CompareOp, DType, Dim, Expr, KernelTemplate, Reducer, Scalar, ScalarId, TensorId,
+    Types, dims,
 };
 use tvmtune_ir::poly::{Facts, Poly, VarId};
 
@@ -59,9 +61,23 @@ pub struct Nest<S = Scope, T = Stmt> {
     pub n_vars: u32,
     /// The threads that may run it.
     pub threads: Threads,
+    /// Kernels that somebody wrote: where there are some, GPUs run these, and the statements are the
+    /// definition of what they compute.
+    pub hand_written: Option<HandWritten>,
     /// Statements that run one after the other. A top-level loop that is parallel is a phase of
     /// its own; a barrier separates top-level statements.
     pub body: Vec<T>,
+}
+
+/// Kernels of a template, with values of its knobs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct HandWritten {
+    /// The template.
+    pub template: KernelTemplate,
+    /// The value of each knob.
+    pub values: Vec<u64>,
+    /// The launch of each kernel.
+    pub launches: Vec<SetLaunch>,
 }
 
 /// The memory scope of a buffer.

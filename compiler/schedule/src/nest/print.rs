@@ -9,9 +9,10 @@
 use std::collections::BTreeMap;
 use std::fmt::{self, Write};
 
-use super::{Guard, Nest, Scope, Stmt};
+use super::{Guard, HandWritten, Nest, Scope, Stmt};
 use crate::LoopKind;
 use crate::print::{comparison, function, operator};
+use tvmtune_ir::dag::kernel_template::{Knob, SetLaunch};
 use tvmtune_ir::dag::{Expr, Literal, Reducer, Subscript, TensorId, UnaryOp};
 use tvmtune_ir::poly::{Atom, Poly, VarId};
 
@@ -34,7 +35,32 @@ impl fmt::Display for Nest {
             let shape = printer.list(&buffer.shape);
             writeln!(f, "{keyword} {}[{shape}]: {}", buffer.name, buffer.dtype)?;
         }
+        if let Some(it) = &self.hand_written {
+            return write!(f, "{it}");
+        }
         printer.block(f, &self.body, 0)
+    }
+}
+
+/// Prints the values of the knobs, then the launches.
+///
+/// ```text
+/// kernels/histogram.cu with BLOCK = 256, ITEMS = 4
+/// histogram<<<((d0 + 1023)/(1024)), 256, 1024>>>
+/// ```
+impl fmt::Display for HandWritten {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let HandWritten { template, values, launches } = self;
+        let value = |(knob, value): (&Knob, &u64)| format!("{} = {value}", knob.name);
+        let values: Vec<String> = template.knobs.iter().zip(values).map(value).collect();
+        let with = if values.is_empty() { "" } else { " with " };
+        writeln!(f, "{}{with}{}", template.file, values.join(", "))?;
+        for (kernel, SetLaunch { grid, threads, shared_bytes }) in
+            template.kernels.iter().zip(launches)
+        {
+            writeln!(f, "{}<<<{grid}, {threads}, {shared_bytes}>>>", kernel.name)?;
+        }
+        Ok(())
     }
 }
 

@@ -20,6 +20,7 @@
 //! | `downcast` | precision downcast | FlashAttention |
 //! | `tighten_bounds` | loop-bound tightening | Halide |
 //! | `pack` | layout transformation | TVM |
+//! | `set_knobs` | choice of an external implementation, with its tunable parameters | TVM `call_extern`, Kernel Tuner |
 
 mod annotate;
 mod cache;
@@ -37,6 +38,7 @@ mod reciprocal;
 mod reorder;
 mod rfactor;
 mod scan;
+mod set_knobs;
 mod split;
 mod tighten_bounds;
 

@@ -118,7 +118,7 @@ impl Ids {
                 (*tensor, *reader) = (tensor_of(tensor)?, stage_of(reader)?);
             }
             Instruction::Pack { tensor, .. } => *tensor = tensor_of(tensor)?,
-            Instruction::Threads { .. } => {}
+            Instruction::Threads { .. } | Instruction::SetKnobs { .. } => {}
         }
         Some(translated)
     }

@@ -146,6 +146,14 @@ impl Repair {
                     distance += self.fit_layout(layout, shapes);
                 }
             }
+            (Instruction::SetKnobs { values: old }, Instruction::SetKnobs { values }) => {
+                let template = |it: &Schedule| it.dag.kernel_template.clone();
+                if let Some((was, is)) = template(&self.from).zip(template(&self.to)) {
+                    *values = is.nearest(&was, old);
+                    let pairs = old.iter().zip(values.iter());
+                    distance += pairs.map(|(old, new)| octaves(*old, *new)).sum::<f64>();
+                }
+            }
             _ => {}
         }
         (new, distance)

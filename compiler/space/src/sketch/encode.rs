@@ -153,6 +153,15 @@ impl Sketch {
                     }
                 })
             }
+            (Step::SetKnobs { knobs }, Instruction::SetKnobs { values }) => {
+                (knobs.len() == values.len()).then(|| {
+                    for (knob, value) in knobs.iter().zip(values) {
+                        let options = &self.decisions[knob.0 as usize].options;
+                        let ratio = |it: usize| octaves(options[it] + 1, value.saturating_add(1));
+                        distances.add(*knob, |it| Some(ratio(it)));
+                    }
+                })
+            }
             _ => None,
         }
     }

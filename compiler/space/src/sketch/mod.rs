@@ -20,7 +20,7 @@
 //! A module uses those above it only: `types`; `builder`, `fusion_group`; `template`, `layout`; `cpu`
 //! and `gpu`, templates with the analysis that they and fusion ask for; `fusion`, `chain`, `scan`; this
 //! module.
-//! `ansor`, `encode` and `import_trace` stand beside the templates.
+//! `ansor`, `encode`, `hand_written` and `import_trace` stand beside the templates.
 //!
 //! # Source
 //!
@@ -40,6 +40,7 @@ mod gpu;
 #[cfg(not(feature = "cuda"))]
 #[path = "no_gpu.rs"]
 mod gpu;
+mod hand_written;
 mod import_trace;
 mod layout;
 mod scan;
@@ -64,6 +65,9 @@ const MAX_SKETCHES: usize = 24;
 
 /// Returns the sketches of a dag on a target, at least one; the first holds the default schedule.
 pub fn sketches(dag: &Dag, target: &Target) -> Vec<Sketch> {
+    if let Some(written) = hand_written::sketch(dag, target) {
+        return vec![written];
+    }
     let mut start = Builder::new(dag, target);
     start.inline_stages();
     let mut sketches = Vec::new();

@@ -56,6 +56,8 @@ pub enum TemplateKind {
     Transpose,
     /// Elementwise stages and short reductions, each element by one thread.
     Flat,
+    /// The kernels of the program's own template.
+    HandWritten,
 }
 
 impl TemplateKind {
@@ -76,6 +78,7 @@ impl TemplateKind {
             TemplateKind::BlockScan => "blocks",
             TemplateKind::Transpose => "across",
             TemplateKind::Flat => "flat",
+            TemplateKind::HandWritten => "hand-written",
         }
     }
 }
@@ -196,6 +199,11 @@ pub enum Step {
         /// The largest number of loops for each option of decisions on compute locations.
         limits: Vec<(DecisionId, Vec<u64>)>,
     },
+    /// The values of the knobs of hand-written kernels, each a decision.
+    SetKnobs {
+        /// The decisions, in order of the knobs.
+        knobs: Vec<DecisionId>,
+    },
 }
 
 impl Step {
@@ -243,6 +251,10 @@ impl Step {
                 let n_loops = limits.fold(value(*count), u64::min) as usize;
                 let tasks = loops.iter().take(n_loops);
                 trace.extend(tasks.map(|it| annotated(stage, it, LoopKind::Parallel)));
+            }
+            Step::SetKnobs { knobs } => {
+                let values = knobs.iter().map(|it| value(*it)).collect();
+                trace.push(Instruction::SetKnobs { values });
             }
         }
     }

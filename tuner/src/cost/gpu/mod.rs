@@ -104,8 +104,14 @@ pub fn fits(nest: &Nest, target: &GpuTarget) -> bool {
 
 /// Returns the estimated time of a nest, in ns; `None` if it doesn't fit the target.
 pub fn time_ns(nest: &Nest, target: &GpuTarget) -> Option<f64> {
-    Some(estimate(&place(nest, target)?, target).ns)
+    let grid = place(nest, target)?;
+    // The model sees nothing of kernels that somebody wrote: settings that fit are alike.
+    let is_modelled = grid.hand_written.is_none();
+    Some(if is_modelled { estimate(&grid, target).ns } else { UNKNOWN_NS })
 }
+
+/// Stands for a time that nobody knows.
+const UNKNOWN_NS: f64 = 1.0;
 
 /// Estimates the time of `grid` on `target` at the largest values of its dimensions.
 pub fn estimate(grid: &Grid, target: &GpuTarget) -> Estimate {

@@ -3,6 +3,7 @@
 use tvmtune_cuda::Generated;
 use tvmtune_cuda::codegen::{Param, TensorMapEncoding};
 use tvmtune_cuda::grid::MemoryScope;
+use tvmtune_ir::dag::kernel_template::FieldValue;
 use tvmtune_ir::dag::{DType, Number, TensorId};
 use tvmtune_ir::poly::Poly;
 use tvmtune_ir::target::gpu::Arch;
@@ -70,7 +71,11 @@ impl Table<'_> {
     fn position(&mut self, param: Param) -> usize {
         self.params.iter().position(|it| *it == param).unwrap_or_else(|| {
             self.params.push(param);
-            self.params.len() - 1
+            let position = self.params.len() - 1;
+            if let (Param::StructWord(0), Some(it)) = (param, &self.generated.unit.param_struct) {
+                self.params.extend((1..it.n_words()).map(Param::StructWord));
+            }
+            position
         })
     }
 
@@ -83,6 +88,7 @@ impl Table<'_> {
                 let n = id.0 as usize;
                 Word::Value(bits(scalars[n], case.dag.scalars[n].dtype))
             }
+            Param::StructWord(word) => Word::Value(self.struct_word(word, case)),
             Param::TensorMap(_) => unreachable!("maps are not in the table"),
         };
         let value = |it: &Poly| unsigned(it.eval_dims(dims));
@@ -92,6 +98,22 @@ impl Table<'_> {
             blocks: unit.entries.iter().map(|it| value(&it.blocks)).collect(),
             maps: of_maps.map(value).collect(),
         }
+    }
+
+    /// Returns a word of the struct of hand-written kernels.
+    fn struct_word(&self, word: u32, case: &CaseSpec) -> u64 {
+        let fields = self.generated.unit.param_struct.iter().flat_map(|it| it.fields_of(word));
+        let scalars = case.scalars();
+        fields.fold(0, |all, field| {
+            let value = match field.value {
+                FieldValue::Dim(dim) => case.dims()[dim.0 as usize].cast_unsigned(),
+                FieldValue::Scalar(id) => {
+                    let n = id.0 as usize;
+                    bits(scalars[n], case.dag.scalars[n].dtype)
+                }
+            };
+            all | (value & (u64::MAX >> (64 - 8 * field.bytes))) << (8 * (field.offset % 8))
+        })
     }
 
     /// Returns the table entry for the address of a tensor: an argument, or workspace.

@@ -5,11 +5,12 @@
 //! positions. Limits are those of the language, so that no arithmetic on indices overflows and nothing
 //! takes long.
 //!
-//! `index` extends the [`Reader`] of this file by polynomials; the two files are mutually recursive, as
+//! `index` extends the [`Reader`] of this file by polynomials, `template` by kernel templates; the files are mutually recursive, as
 //! a recursive-descent parser is.
 
 mod cursor;
 mod index;
+mod template;
 #[cfg(test)]
 mod tests;
 
@@ -85,6 +86,7 @@ impl Default for Reader {
             tensors: Vec::new(),
             computes: Vec::new(),
             outputs: Vec::new(),
+            kernel_template: None,
         };
         Self { dag, facts: Facts::default(), n_axes: 0 }
     }
@@ -122,6 +124,9 @@ impl Reader {
                 self.dag.outputs.push(id);
                 Ok(())
             });
+        }
+        if self.template(it)? {
+            return Ok(());
         }
         self.compute(it)
     }

@@ -43,7 +43,23 @@ t2: f32[d1 - d2 + 1] = f32(index(v0))
 return t1
 ";
 
-const SEEDS: [&str; 4] = [LINEAR, CONV, GATHER, CAPACITY];
+const TEMPLATE: &str = "tvmtune dag v1
+dim d0 in 1..=512
+input t0: f32[d0]
+t1: f32[d0] = mul(t0[v0], 2.0_f32)
+return t1
+template kernels/a.cu
+macro K = 3
+knob BLOCK in [64, 128]
+constraint lt(mul(k0, 2), 512)
+launch a: grid div(add(d0, 63), k0), block k0, shared 0
+source
+|extern \"C\" __global__ void a(const float* x, float* y, Index n) {
+|
+|}
+";
+
+const SEEDS: [&str; 5] = [LINEAR, CONV, GATHER, CAPACITY, TEMPLATE];
 
 #[test]
 fn canonical_text_comes_back() {

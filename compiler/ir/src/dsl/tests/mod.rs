@@ -8,6 +8,7 @@ mod instances;
 mod language;
 mod lower_ends;
 mod reductions;
+mod template;
 mod top;
 mod values;
 

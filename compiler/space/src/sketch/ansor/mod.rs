@@ -43,7 +43,7 @@ mod tile;
 use std::collections::VecDeque;
 
 use self::state::State;
-use super::Sketch;
+use super::{Sketch, hand_written};
 use tvmtune_ir::dag::{Dag, TensorId};
 use tvmtune_ir::target::Target;
 
@@ -86,6 +86,9 @@ const GPU_RULES: [Rule; 6] = [
 
 /// Ansor's sketches of a dag on a target.
 pub fn ansor(dag: &Dag, target: &Target) -> Vec<Sketch> {
+    if let Some(written) = hand_written::sketch(dag, target) {
+        return vec![written];
+    }
     let mut sketches: Vec<Sketch> = Vec::new();
     for state in derivations(dag, target) {
         // A derivation that cannot be annotated cannot run.

@@ -29,6 +29,7 @@ impl Program {
             tensors: Vec::new(),
             computes: Vec::new(),
             outputs: Vec::new(),
+            kernel_template: None,
         })
     }
 

@@ -1,4 +1,7 @@
-//! Generated CUDA on the emulator: the results of a GPU, on any machine.
+//! Code for GPUs on the emulator: the results of a GPU, on any machine.
+//!
+//! In: code, compiled to PTX, and arguments of a program. Out: its results, and what running it took; or
+//! the first fault, by the line of the source.
 
 use tvmtune_cuda::Generated;
 use tvmtune_cuda::codegen::{Entry, Param, TensorMapEncoding, wide};
@@ -6,6 +9,7 @@ use tvmtune_cuda::grid::MemoryScope;
 use tvmtune_emulator::{
     Argument, Buffer, Element, Fault, Launch, Memory, Module, Options, Report, Swizzle, TensorMap,
 };
+use tvmtune_ir::dag::kernel_template::FieldValue;
 use tvmtune_ir::dag::{DType, Number, TensorId};
 use tvmtune_ir::interp::Array;
 use tvmtune_ir::poly::Poly;
@@ -100,6 +104,7 @@ fn launch(
         Param::TensorMap(map) => {
             tensor_map(&generated.unit.tensor_maps[*map], dims, buffers).into()
         }
+        Param::StructWord(_) => Argument::Value(param_struct(generated, dims, scalars)),
         Param::Pointer(tensor) => Argument::from(buffers[tensor.0 as usize]),
         Param::Dim(dim) if wide(grid) => dims[dim.0 as usize].into(),
         Param::Dim(dim) => (dims[dim.0 as usize] as i32).into(),
@@ -113,8 +118,28 @@ fn launch(
         dynamic_shared_bytes: entry.shared_bytes,
         ..Launch::linear(blocks as u32, entry.threads)
     };
-    let kernel = module.kernel(&entry.name).expect("the module has every entry");
+    let kernel = module.kernel(&entry.name).expect("callers pass the module of this code");
     kernel.run(&launch, &arguments, memory, options)
+}
+
+/// The bytes of the struct of hand-written kernels.
+fn param_struct(generated: &Generated, dims: &[i64], scalars: &[Number]) -> Vec<u8> {
+    let Some(it) = &generated.unit.param_struct else { return Vec::new() };
+    let mut bytes = vec![0; it.bytes as usize];
+    for field in &it.fields {
+        let value = match field.value {
+            FieldValue::Dim(dim) => Argument::from(dims[dim.0 as usize]),
+            FieldValue::Scalar(scalar) => {
+                let n = scalar.0 as usize;
+                scalar_argument(scalars[n], generated.grid.scalars[n].dtype)
+            }
+        };
+        if let Argument::Value(value) = value {
+            let (start, n_bytes) = (field.offset as usize, field.bytes as usize);
+            bytes[start..start + n_bytes].copy_from_slice(&value[..n_bytes]);
+        }
+    }
+    bytes
 }
 
 /// The tensor map that a driver encodes.

@@ -1,0 +1,7 @@
+// What a header of kernel parameters may want of <limits.h>, for libclang without headers of its own.
+#pragma once
+#define CHAR_BIT __CHAR_BIT__
+#define INT_MAX __INT_MAX__
+#define INT_MIN (-__INT_MAX__ - 1)
+#define LONG_MAX __LONG_MAX__
+#define LLONG_MAX __LONG_LONG_MAX__
