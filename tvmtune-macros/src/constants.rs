@@ -1,9 +1,9 @@
 //! Constants and kernel templates in the attribute: their values and texts, and the checks that stand in
 //! the expansion.
 //!
-//! In: an attribute's arguments. Out: the same with texts for templates and numbers for constants, read in the sources of the
-//! crate by the rules of the build script ([`tvmtune_plan::source`]), and items by which the compiler
-//! compares each with the constant. Next: the program is read.
+//! In: an attribute's arguments. Out: the same with texts for templates and numbers for constants, read
+//! in the sources of the crate by the rules of the build script ([`tvmtune_plan::source`]), and items by
+//! which the compiler compares each with the constant, and tracks the files. Next: the program is read.
 //!
 //! # Invariants
 //!
