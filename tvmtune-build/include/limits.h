@@ -1,4 +1,4 @@
-// What a header of kernel parameters may want of <limits.h>, for libclang without headers of its own.
+// The part of <limits.h> that headers of kernel parameters need: the libclang of PyPI has no headers.
 #pragma once
 #define CHAR_BIT __CHAR_BIT__
 #define INT_MAX __INT_MAX__

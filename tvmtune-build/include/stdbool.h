@@ -1,4 +1,4 @@
-// What a header of kernel parameters may want of <stdbool.h>, for libclang without headers of its own.
+// The part of <stdbool.h> that headers of kernel parameters need: the libclang of PyPI has no headers.
 #pragma once
 #ifndef __cplusplus
 #define bool _Bool

@@ -1,4 +1,4 @@
-// What a header of kernel parameters may want of <stddef.h>, for libclang without headers of its own.
+// The part of <stddef.h> that headers of kernel parameters need: the libclang of PyPI has no headers.
 #pragma once
 typedef __SIZE_TYPE__ size_t;
 typedef __PTRDIFF_TYPE__ ptrdiff_t;

@@ -1,4 +1,4 @@
-// What a header of kernel parameters may want of <stdint.h>, for libclang without headers of its own.
+// The part of <stdint.h> that headers of kernel parameters need: the libclang of PyPI has no headers.
 #pragma once
 typedef __INT8_TYPE__ int8_t;
 typedef __INT16_TYPE__ int16_t;

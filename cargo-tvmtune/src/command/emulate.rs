@@ -104,7 +104,7 @@ pub(crate) fn run(arguments: &Emulate) -> Result<Exit> {
     let n_wrong = lines.iter().filter(|it| !is_right(it)).count();
     let mut said = BTreeSet::new();
     for it in &lines {
-        // What does not compile does so in no setting.
+        // A mistake of the file is an error of every setting: it is printed once.
         if let Some(error) = it.error.as_ref().filter(|it| said.insert(*it)) {
             eprintln!("error: {} [{}] with {}: {error}", it.name, it.extents, it.setting);
         }

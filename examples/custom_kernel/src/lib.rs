@@ -4,8 +4,8 @@
 
 use tvmtune_runtime::autotune;
 
-/// How many values fall into each bin, the first of which begins at `lo`; `scale` is the number of bins
-/// in a unit.
+/// Counts the values in each bin of a histogram whose first bin begins at `lo`; `scale` is the number of
+/// bins in a unit.
 ///
 /// The body is the definition: it judges what the kernels of the file compute, and is how a CPU counts.
 #[autotune(

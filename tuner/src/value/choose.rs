@@ -7,7 +7,7 @@ use super::function::{Features, ValueFunction};
 use super::prefix::Prefix;
 use crate::space::Point;
 
-/// How a schedule is chosen.
+/// The width of the search, and the gain that it takes to leave the default schedule.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Policy {

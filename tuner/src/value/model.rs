@@ -31,11 +31,11 @@ const MAX_FACTOR: f64 = 2.0;
 pub struct ValueModel {
     #[serde(flatten)]
     head: Head,
-    /// What it was trained on, for people.
+    /// The origin of the training data, for people.
     pub provenance: TrainedOn,
     /// The devices that it was trained on.
     pub devices: Vec<DeviceNumbers>,
-    /// How schedules are chosen by it.
+    /// The choice of a schedule by its values.
     pub policy: Policy,
     /// The function.
     pub function: ValueFunction,
@@ -48,7 +48,7 @@ struct Head {
     features: u32,
 }
 
-/// What a function was trained on.
+/// The origin of training data, and the result of judging.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TrainedOn {

@@ -1,4 +1,4 @@
-//! Where libclang is: as the environment says, of the system, or of the Python package `libclang`.
+//! The search for libclang: by the environment, in the system's folders, in the Python package `libclang`.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

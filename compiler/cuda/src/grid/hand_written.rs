@@ -12,7 +12,7 @@ pub(super) fn grid(nest: &Nest, written: &HandWritten) -> Grid {
     let buffer = |it| {
         let buffer: Buffer = undecided(it);
         let is_argument = buffer.scope == MemoryScope::Argument;
-        // What the definition keeps in between, a kernel keeps where it likes.
+        // Intermediate tensors of the definition have no memory of their own in a hand-written kernel.
         let scope = if is_argument { buffer.scope } else { MemoryScope::Unused };
         Buffer { scope, ..buffer }
     };

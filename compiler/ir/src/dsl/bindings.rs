@@ -13,7 +13,7 @@ use crate::dag::DType;
 use crate::dag::kernel_template::MAX_PARAM_BYTES;
 use crate::dag::limits::MAX_INDEX;
 
-/// What an op uses of a header.
+/// The struct and the constants of a header that an op uses.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Bindings {
     pub(super) bytes: u32,

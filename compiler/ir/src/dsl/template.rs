@@ -55,7 +55,7 @@ impl TemplateDeclaration {
 #[derive(Clone)]
 pub(super) struct ParamsDeclaration {
     pub(super) ident: Ident,
-    /// What Rust knows of the header, once somebody has read it.
+    /// The layout and the constants of the header, once it was read.
     pub(super) bindings: Option<Bindings>,
 }
 

@@ -492,7 +492,7 @@ fn a_schedule_that_was_predicted_has_no_timings_and_takes_schema_5() {
     let refused =
         "a schedule for a CPU has no timings; delete the file, or restore it, and tune again";
     assert_eq!(Record::from_toml(&without).unwrap_err().to_string(), refused);
-    // What a session measured takes its place, and that of what was predicted before.
+    // Measured schedules of a session replace predicted ones.
     let measured = sample().buckets[0].schedules.clone();
     let platform = prediction.platform;
     record.buckets[0].supersede(platform, measured, &|_| false);
