@@ -12,6 +12,7 @@ mod device_plan;
 pub mod emulate;
 mod needed_glibc;
 mod output;
+mod prediction;
 mod profile;
 mod progress;
 mod records;

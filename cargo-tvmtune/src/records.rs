@@ -11,11 +11,12 @@ use tvmtune_build::plan::{self, NoCode, PlanTarget, Variant, VariantSpec};
 use tvmtune_build::report::TuningStatus;
 use tvmtune_build::tune::session;
 use tvmtune_ir::dag::Dim;
+use tvmtune_ir::name::ProgramName;
 use tvmtune_ir::poly::Interval;
-use tvmtune_ir::target::{GpuTarget, Target};
+use tvmtune_ir::target::{DeviceKey, GpuTarget, Target};
 use tvmtune_plan::database::{CacheUse, Database, Lookup};
 use tvmtune_plan::device;
-use tvmtune_plan::record::SearchLimits;
+use tvmtune_plan::record::{Bucket, End, Entry, GENERATOR, Record, SearchLimits, schema};
 
 use crate::cli::Device;
 use crate::output::eprintln;
@@ -112,6 +113,26 @@ pub(crate) fn realize_cuda<'a>(
 ) -> Option<cuda::Variant<'a>> {
     let sources = cuda::Sources { known: &lookup.images, compiler: None };
     cuda::realize(op, spec, &sources, &mut None)
+}
+
+/// Returns a record of this machine's release, for what was found without measuring.
+pub(crate) fn unmeasured(
+    op: &Op,
+    device: DeviceKey,
+    bucket: &[Interval],
+    entries: Vec<Entry>,
+) -> Record {
+    Record {
+        schema: schema(&device),
+        workload: op.id,
+        name: ProgramName::of(op.name()),
+        device,
+        generator: GENERATOR,
+        dag: op.text.clone(),
+        provenance: session::provenance(),
+        buckets: vec![Bucket { dims: bucket.to_vec(), schedules: entries, ..Bucket::default() }],
+        end: End {},
+    }
 }
 
 /// Returns whether a bucket of an op contains these extents; dimensions that the op lacks do not count.

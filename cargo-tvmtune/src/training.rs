@@ -30,8 +30,8 @@ pub(crate) struct LoggedProgram {
     pub(crate) target: CpuTarget,
     workload: Workload,
     ranges: Vec<Interval>,
-    dag: Dag,
-    device: Target,
+    pub(crate) dag: Dag,
+    pub(crate) device: Target,
     pub(crate) space: Space,
     pub(crate) trials: Vec<Measured>,
     /// The number of its kernel among those that were tuned: what one bucket teaches holds for others.

@@ -86,18 +86,34 @@ fn a_function_of_what_was_measured_predicts_for_other_kernels() {
     let again = check(&sandbox, &["predict", "--isa", isa], 0);
     assert_eq!(again.out, predicted.out, "it is a function of the model and the kernel");
 
+    // An earlier prediction goes, also where the default schedule is kept.
     let text = fs::read_to_string(&file).unwrap();
+    let mut reluctant: serde_json::Value = serde_json::from_str(&text).unwrap();
+    reluctant["policy"]["margin"] = 10.into();
+    fs::write(&file, reluctant.to_string()).unwrap();
+    let n_predictions = || {
+        let records = sandbox.records().into_iter().map(|it| fs::read_to_string(it).unwrap());
+        let records = records.map(|it| Record::from_toml(&it).expect("a record"));
+        let entries = records.flat_map(|it| it.buckets).flat_map(|it| it.schedules);
+        entries.filter(Entry::is_prediction).count()
+    };
+    record_predictions(&sandbox, "another");
+    assert_eq!(n_predictions(), 1);
+    let kept = check(&sandbox, &["predict", "--isa", isa], 0);
+    assert!(kept.out.contains("0 schedules chosen against analysis"), "{kept:?}");
+    assert_eq!(n_predictions(), 0);
+
     fs::write(&file, &text[..text.len() / 2]).unwrap();
     let mangled = check(&sandbox, &["predict"], 2);
     assert!(mangled.err.contains("train it anew by `cargo tvmtune train`"), "{mangled:?}");
     check(&sandbox, &["status"], 0);
 }
 
-/// Records a schedule that is not the default one for each bucket of the kernel of a sandbox, as a
-/// prediction for this machine.
-fn record_predictions(sandbox: &Sandbox) -> Record {
+/// Records a schedule that is not the default one for each bucket of a kernel of a sandbox, as a prediction
+/// for this machine.
+fn record_predictions(sandbox: &Sandbox, name: &str) -> Record {
     let package = Package::load("sandbox", &sandbox.package(), None, &Cfg::of_host()).unwrap();
-    let [op] = package.ops.as_slice() else { panic!("one kernel") };
+    let op = package.ops.iter().find(|it| it.name() == name).expect("the kernel is there");
     let cpu = device::detect().expect("this machine runs kernels");
     let buckets = op.buckets.iter().map(|it| Bucket {
         dims: it.clone(),
@@ -150,7 +166,7 @@ fn prediction(op: &Op, bucket: &[Interval], cpu: CpuTarget) -> Entry {
 #[test]
 fn a_predicted_schedule_runs_until_something_was_measured() {
     let sandbox = Sandbox::new("sandbox", SOURCE);
-    let record = record_predictions(&sandbox);
+    let record = record_predictions(&sandbox, "scaled_sum");
     let before = check(&sandbox, &["status"], 0);
     assert!(before.out.contains("1 kernel: 1 predicted"), "{before:?}");
     let shown = check(&sandbox, &["show", "scaled"], 0);

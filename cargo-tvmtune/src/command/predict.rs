@@ -6,23 +6,20 @@ use anyhow::{Result, bail};
 use tvmtune_build::op::Op;
 use tvmtune_build::package::Package;
 use tvmtune_build::plan::ISAS;
-use tvmtune_build::tune::session::provenance;
-use tvmtune_ir::name::ProgramName;
 use tvmtune_ir::poly::Interval;
 use tvmtune_ir::target::{CpuTarget, Isa, Target};
 use tvmtune_plan::contain::contained;
-use tvmtune_plan::database::{CacheUse, Database, Files};
+use tvmtune_plan::database::{CacheUse, Database, Lookup, StoreKind, StoredRecord};
 use tvmtune_plan::device;
 use tvmtune_plan::printable::shown;
-use tvmtune_plan::record::{Bucket, End, Entry, GENERATOR, Record, Source, schema};
-use tvmtune_schedule::Schedule;
-use tvmtune_tuner::parallel::n_cores;
+use tvmtune_plan::record::{Entry, Source};
 use tvmtune_tuner::space::Space;
 use tvmtune_tuner::value::{Features, ValueModel};
 
 use crate::cli::Predict;
 use crate::device_plan;
 use crate::output::{eprintln, print, println};
+use crate::prediction::Prediction;
 use crate::records::{self, PackageRecords};
 use crate::render::{Table, count};
 use crate::{Exit, workspace};
@@ -70,8 +67,8 @@ fn model(package: &Package, named: Option<&Path>) -> Result<ValueModel> {
     Ok(ValueModel::load(path)?)
 }
 
-/// Records what a value function chooses for the kernels of a package that nobody measured; returns how many
-/// schedules differ from the default ones.
+/// Records what a value function chooses for the kernels of a package that nobody measured, in place of
+/// earlier predictions; returns how many schedules differ from the default ones.
 fn predict(
     package: &Package,
     model: &ValueModel,
@@ -90,69 +87,83 @@ fn predict(
         for it in asked.filter(|it| it.status.is_miss()) {
             let isa = isas.iter().copied().find(|isa| it.platform == (*isa).into());
             let Some(target) = isa.map(|isa| CpuTarget { isa, ..cpu }) else { continue };
-            let entry = match model.knows(&target.into()) {
-                true => entry(op, it.bucket, target, model)?,
+            let prediction = match model.knows(&target.into()) {
+                true => prediction(op, it.bucket, target, model)?,
                 false => None,
             };
-            let chosen = entry.as_ref().map_or("default".to_owned(), |it| format!("{:.2}x", it.1));
             table.row([
                 op.name().to_owned(),
                 records::extents(op, it.bucket),
                 target.isa.name().to_owned(),
-                chosen,
+                prediction.as_ref().map_or("default".to_owned(), |it| format!("{:.2}x", it.gain)),
             ]);
-            if let Some((entry, _)) = entry {
-                database.put(&record(op, it.bucket, cpu, entry), &Files::default())?;
-                n_predicted += 1;
-            }
+            n_predicted += usize::from(prediction.is_some());
+            keep(&database, op, lookup, (it.bucket, target), prediction)?;
         }
     }
     Ok(n_predicted)
 }
 
-/// Returns the chosen schedule with its predicted gain; `None` if the default one is chosen.
-fn entry(
+/// Returns the choice for a bucket; `None` if the default schedule is kept.
+fn prediction(
     op: &Op,
     bucket: &[Interval],
     target: CpuTarget,
     model: &ValueModel,
-) -> Result<Option<(Entry, f64)>> {
+) -> Result<Option<Prediction>> {
     let choose = || {
         let (dag, device) = (op.dag.specialize(bucket), Target::from(target));
         let space = Space::new(&dag, &device);
-        let features = Features::new(&dag, &device, &space);
-        let chosen = model.policy.choose(&model.function, &features, n_cores())?;
-        let trace = space.instructions(&chosen.point);
-        let schedule = Schedule::replay(&dag, &trace).ok().filter(|_| chosen.gain > 1.0)?;
-        let generated = tvmtune_cpu::generate(&schedule, target.isa).ok()?;
-        let entry = Entry {
-            platform: target.isa.into(),
-            artifact: generated.artifact,
-            measured_code: None,
-            source: Source::Predicted,
-            trace: trace.iter().map(ToString::to_string).collect(),
-            measured: None,
-            lineage: Vec::new(),
-            images: Vec::new(),
-        };
-        Some((entry, chosen.gain))
+        Prediction::new(&model.function, model.policy, &Features::new(&dag, &device, &space))
     };
     Ok(contained(op.name(), || op.text.clone(), choose)?)
 }
 
-fn record(op: &Op, bucket: &[Interval], cpu: CpuTarget, entry: Entry) -> Record {
-    let device = Target::from(cpu).key();
-    let buckets =
-        vec![Bucket { dims: bucket.to_vec(), schedules: vec![entry], ..Bucket::default() }];
-    Record {
-        schema: schema(&device),
-        workload: op.id,
-        name: ProgramName::of(op.name()),
-        device,
-        generator: GENERATOR,
-        dag: op.text.clone(),
-        provenance: provenance(),
-        buckets,
-        end: End {},
+/// Puts a prediction into the cache, in place of an earlier one for the bucket, which goes also if the default
+/// schedule is kept. One that the crate ships stays, and is named.
+fn keep(
+    database: &Database,
+    op: &Op,
+    lookup: &Lookup,
+    (ranges, target): (&[Interval], CpuTarget),
+    prediction: Option<Prediction>,
+) -> Result<()> {
+    let is_earlier = |it: &Entry| it.platform == target.isa.into() && it.is_prediction();
+    let has_earlier = |it: &&StoredRecord| {
+        let bucket = it.record.bucket(ranges);
+        bucket.is_some_and(|it| it.schedules.iter().any(is_earlier))
+    };
+    let earlier = |kind| lookup.records.iter().filter(has_earlier).find(|it| it.store == kind);
+    if prediction.is_none()
+        && let Some(shipped) = earlier(StoreKind::Crate)
+    {
+        eprintln!(
+            "warning: `{}` ships an earlier prediction for {}; delete that schedule to go back to analysis",
+            shown(&shipped.path),
+            op.name()
+        );
     }
+    if prediction.is_none() && earlier(StoreKind::Cache).is_none() {
+        return Ok(());
+    }
+    let entry = prediction.map(|it| Entry {
+        platform: target.isa.into(),
+        artifact: it.generated.artifact,
+        measured_code: None,
+        source: Source::Predicted,
+        trace: it.trace.iter().map(ToString::to_string).collect(),
+        measured: None,
+        lineage: Vec::new(),
+        images: Vec::new(),
+    });
+    // Records of a CPU are those of its best instruction set, whatever their code is for.
+    let device = device::detect().unwrap_or(target).key();
+    let mut fresh = records::unmeasured(op, device, ranges, Vec::new());
+    fresh.provenance.peaks = database.cache().and_then(|it| it.peaks(&fresh.device));
+    database.update(&fresh, |stored| {
+        let bucket = stored.bucket_mut(ranges);
+        bucket.schedules.retain(|it| !is_earlier(it));
+        entry.into_iter().for_each(|it| bucket.add(it));
+    })?;
+    Ok(())
 }

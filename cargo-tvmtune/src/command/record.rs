@@ -3,11 +3,9 @@
 use anyhow::Result;
 use tvmtune_build::cuda::{self, Compiler, Sources, Variant, VariantSpec};
 use tvmtune_build::op::Op;
-use tvmtune_build::tune::session::provenance;
-use tvmtune_ir::name::ProgramName;
 use tvmtune_ir::target::gpu::{Arch, GpuTarget};
 use tvmtune_plan::database::{CacheUse, Database, Files, Images, Lookup};
-use tvmtune_plan::record::{Bucket, End, Entry, GENERATOR, Record, Source, Tier, schema};
+use tvmtune_plan::record::{Entry, Record, Source, Tier};
 use tvmtune_tuner::compile::{self, Nvrtc};
 use tvmtune_tuner::parallel::on_all_cores;
 
@@ -93,18 +91,8 @@ fn record(
     let measured_on = variant.choice.map(|it| it.record.device.clone());
     let device = measured_on.unwrap_or_else(|| spec.target.key());
     let source = if arguments.best.is_some() { Source::Random } else { Source::Default };
-    let schedules = vec![entry(variant, spec.arch(), source)];
-    let record = Record {
-        schema: schema(&device),
-        workload: op.id,
-        name: ProgramName::of(op.name()),
-        device,
-        generator: GENERATOR,
-        dag: op.text.clone(),
-        provenance: provenance(),
-        buckets: vec![Bucket { dims: spec.bucket.to_vec(), schedules, ..Bucket::default() }],
-        end: End {},
-    };
+    let entries = vec![entry(variant, spec.arch(), source)];
+    let record = records::unmeasured(op, device, spec.bucket, entries);
     Ok((record, files))
 }
 

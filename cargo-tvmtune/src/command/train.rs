@@ -13,17 +13,18 @@ use tvmtune_plan::database::Cache;
 use tvmtune_plan::device;
 use tvmtune_plan::printable::shown;
 use tvmtune_schedule::Instruction;
+use tvmtune_space::default;
 use tvmtune_tuner::executor::MachineLock;
 use tvmtune_tuner::parallel::n_cores;
-use tvmtune_tuner::space::Point;
 use tvmtune_tuner::statistics::Ratio;
 use tvmtune_tuner::value::{
-    self, Analysis, Chosen, DeviceNumbers, Judged, Policy, TrainedOn, TrainingProgram, ValueModel,
+    self, Analysis, DeviceNumbers, Judged, Policy, TrainedOn, TrainingProgram, ValueModel,
 };
 
 use crate::cli::Train;
 use crate::device_plan::LOCK_LIMIT;
 use crate::output::{eprintln, print, println};
+use crate::prediction::Prediction;
 use crate::render::{Table, count, latency, took};
 use crate::training::{LoggedProgram, logged_programs};
 use crate::{Exit, workspace};
@@ -75,11 +76,11 @@ pub(crate) fn run(arguments: &Train) -> Result<Exit> {
         improve(&logged, &mut programs, round, arguments.schedules, &lock)?;
     }
     let judged = judge(&logged, &programs, &groups, &lock)?;
-    let Some((margin, of_default)) = value::best_margin(&judged) else {
-        bail!("no schedule could be timed");
-    };
+    let judgement = value::best_margin(&judged).zip(value::held_out_latency(&judged));
+    let Some((margin, of_default)) = judgement else { bail!("nothing was held out") };
     println!(
-        "held out: {:.3} of the latency of default schedules ({:.3} to {:.3}), with a margin of {margin}",
+        "held out: {:.3} of the latency of default schedules ({:.3} to {:.3}), each kernel with the margin \
+         that is best for the others; {margin} for all",
         of_default.mean, of_default.low, of_default.high,
     );
     if of_default.high >= 1.0 && !arguments.force {
@@ -146,25 +147,21 @@ fn judge(
     let mut table = Table::new(["kernel", "extents", "isa", "predicted", "default", "chosen"]);
     for fold in value::folds(programs, groups, ANALYSIS, n_cores()) {
         for n in fold.held_out {
-            let (it, features) = (&logged[n], &programs[n].features);
-            let chosen = policy.choose(&fold.function, features, n_cores());
-            let Some(Chosen { point, gain }) = chosen else { continue };
-            let default_ns_and_own = match gain > 1.0 {
-                true => beside_default(it, &point, lock)?,
-                false => None,
+            let it = &logged[n];
+            let prediction = Prediction::new(&fold.function, policy, &programs[n].features);
+            let Some(Prediction { trace, gain, .. }) = prediction else {
+                judged.push(Judged { group: it.group, gain: 1.0, latency: 1.0 });
+                continue;
             };
-            let latencies =
-                default_ns_and_own.map_or(["-".to_owned(), "-".to_owned()], |it| it.map(latency));
-            let ratio = default_ns_and_own.map_or(1.0, |[default_ns, ns]| ns / default_ns);
-            judged.push(Judged { group: it.group, gain, latency: ratio });
-            let [default, chosen] = latencies;
+            let [default_ns, ns] = beside_default(it, trace, lock)?;
+            judged.push(Judged { group: it.group, gain, latency: ns / default_ns });
             table.row([
                 it.name.clone(),
                 it.extents.clone(),
                 it.target.isa.name().to_owned(),
                 format!("{gain:.2}x"),
-                default,
-                chosen,
+                latency(default_ns),
+                latency(ns),
             ]);
         }
     }
@@ -172,19 +169,21 @@ fn judge(
     Ok(judged)
 }
 
-/// Times the default schedule and another one side by side; `None` if one of them fails.
+/// Times the default schedule and another one side by side.
+///
+/// # Errors
+///
+/// If one of them fails: what a function chooses is recorded without being run, so it counts.
 fn beside_default(
     logged: &LoggedProgram,
-    point: &Point,
+    trace: Vec<Instruction>,
     lock: &MachineLock,
-) -> Result<Option<[f64; 2]>> {
-    let Some(default) = logged.space.defaults().into_iter().next() else { return Ok(None) };
-    let traces = [&default, point].map(|it| logged.space.instructions(it));
-    let times = logged.times(&traces, JUDGING_ROUNDS, lock)?;
-    Ok(match times[..] {
-        [Some(default_ns), Some(ns)] => Some([default_ns, ns]),
-        _ => None,
-    })
+) -> Result<[f64; 2]> {
+    let default = default::schedule(&logged.dag, &logged.device).trace;
+    match logged.times(&[default, trace], JUDGING_ROUNDS, lock)?[..] {
+        [Some(default_ns), Some(ns)] => Ok([default_ns, ns]),
+        _ => bail!("{}: the schedule that was chosen cannot be timed", logged.name),
+    }
 }
 
 /// Writes a model into the database of each package.

@@ -1,5 +1,5 @@
-// How many values fall into each bin. Blocks count in shared memory, in several copies so that threads
-// that meet the same bin do not wait for one another, and add their counts to those in memory at the end.
+// A histogram with privatization: each block counts in shared memory, in several copies so that threads
+// that meet the same bin do not wait for one another, and adds its counts to those in memory at the end.
 //
 // Knobs: BLOCK threads of a block, ITEMS values of a thread, COPIES of the counts in a block.
 

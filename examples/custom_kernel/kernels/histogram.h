@@ -1,5 +1,5 @@
-// What the kernels of histogram.cu are told at a launch. Read by the compiler of the device, and for the
-// bindings in Rust by that of C.
+// The parameters of the kernels of histogram.cu. The compiler of the device reads this header, and libclang
+// does for the bindings in Rust.
 #pragma once
 
 // The shared memory that a block may have on any device without being asked.

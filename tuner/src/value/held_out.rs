@@ -56,25 +56,35 @@ pub fn folds(
 }
 
 /// Returns the margin with which the choices for programs that were held out are fastest, the largest of those
-/// that are equally good, with their latency in that of the default schedules over groups; `None` if nothing
-/// was judged.
-pub fn best_margin(judged: &[Judged]) -> Option<(f64, Ratio)> {
-    let with = |margin: f64| Some((margin, latency(judged, margin)?));
-    let best = |best: Option<(f64, Ratio)>, it: (f64, Ratio)| match best {
-        Some(best) if best.1.mean < it.1.mean => Some(best),
+/// that are equally good; `None` if nothing was judged.
+pub fn best_margin(judged: &[Judged]) -> Option<f64> {
+    let mean = |margin: f64| Some((margin, ratio(&latencies(judged, |_| margin))?.mean));
+    let best = |best: Option<(f64, f64)>, it: (f64, f64)| match best {
+        Some(best) if best.1 < it.1 => Some(best),
         _ => Some(it),
     };
-    MARGINS.into_iter().filter_map(with).fold(None, best)
+    Some(MARGINS.into_iter().filter_map(mean).fold(None, best)?.0)
 }
 
-/// Returns the latency of choices with a margin, in that of the default schedules, over groups.
-pub fn latency(judged: &[Judged], margin: f64) -> Option<Ratio> {
+/// Returns the latency of choices in that of the default schedules, over groups, each with the margin that is
+/// best for the others: a margin that was chosen by the latencies that it is judged on would flatter them.
+pub fn held_out_latency(judged: &[Judged]) -> Option<Ratio> {
+    let margin = |group: usize| {
+        let others: Vec<Judged> = judged.iter().copied().filter(|it| it.group != group).collect();
+        best_margin(&others).unwrap_or(f64::INFINITY)
+    };
+    ratio(&latencies(judged, margin))
+}
+
+/// Returns the latencies of choices by group, each with the margin of its group.
+fn latencies(judged: &[Judged], margin: impl Fn(usize) -> f64) -> Vec<Vec<f64>> {
     let n_groups = judged.iter().map(|it| it.group + 1).max().unwrap_or(0);
-    let mut groups = vec![Vec::new(); n_groups];
-    for it in judged {
-        groups[it.group].push(if it.gain > 1.0 + margin { it.latency } else { 1.0 });
-    }
-    ratio(&groups)
+    let of_group = |group: usize| {
+        let least = 1.0 + margin(group);
+        let latency = |it: &Judged| if it.gain > least { it.latency } else { 1.0 };
+        judged.iter().filter(|it| it.group == group).map(latency).collect()
+    };
+    (0..n_groups).map(of_group).collect()
 }
 
 #[cfg(test)]
@@ -94,18 +104,29 @@ mod tests {
             judged(3, 1.08, 1.3),
             judged(4, 1.6, 0.8),
         ];
-        let (margin, of_default) = best_margin(&all).unwrap();
-        assert_eq!(margin, 0.4);
+        assert_eq!(best_margin(&all), Some(0.4));
         let expected = (0.7_f64 * 0.8).powf(0.2);
-        assert!((of_default.mean - expected).abs() < 1e-12, "{of_default:?}");
-        assert!(latency(&all, 0.0).unwrap().mean > of_default.mean);
-        assert!(best_margin(&[]).is_none());
+        let found = held_out_latency(&all).unwrap();
+        assert!((found.mean - expected).abs() < 1e-12, "{found:?}");
+        assert!(best_margin(&[]).is_none() && held_out_latency(&[]).is_none());
     }
 
     #[test]
     fn predictions_that_only_harm_are_not_followed() {
         let harmful: Vec<Judged> = (0..4).map(|it| judged(it, 1.3, 1.5)).collect();
-        let (margin, of_default) = best_margin(&harmful).unwrap();
-        assert_eq!((margin, of_default.mean), (0.4, 1.0));
+        assert_eq!(best_margin(&harmful), Some(0.4));
+        assert_eq!(held_out_latency(&harmful).unwrap().mean, 1.0);
+    }
+
+    /// The largest prediction is wrong, and no margin of the others keeps the default schedule there.
+    #[test]
+    fn a_group_does_not_choose_the_margin_that_it_is_judged_with() {
+        let all =
+            [judged(0, 1.15, 0.8), judged(1, 1.15, 0.8), judged(2, 1.15, 0.8), judged(3, 1.3, 2.0)];
+        let flattered = |margin| ratio(&latencies(&all, |_| margin)).unwrap().mean;
+        assert_eq!(best_margin(&all), Some(0.4));
+        assert_eq!(flattered(0.4), 1.0);
+        let expected = 2.0_f64.powf(0.25);
+        assert!((held_out_latency(&all).unwrap().mean - expected).abs() < 1e-12);
     }
 }

@@ -30,7 +30,7 @@ mod train;
 pub use beam::beam_search;
 pub use choose::{Chosen, Policy};
 pub use function::{Analysis, Features, ValueFunction};
-pub use held_out::{Fold, Judged, best_margin, folds, latency};
+pub use held_out::{Fold, Judged, best_margin, folds, held_out_latency};
 pub use model::{DeviceNumbers, TrainedOn, ValueModel, ValueModelError};
 pub use prefix::Prefix;
 pub use samples::{Label, Measured, Sample, samples};

@@ -111,7 +111,7 @@ impl Lookup {
                         (tier, Some(_)) => tier,
                         // The default schedule for other ranges says nothing about these.
                         (Tier::Transferred, None) => continue,
-                        (_, None) if entry.source == Source::Predicted => Tier::Predicted,
+                        (_, None) if entry.is_prediction() => Tier::Predicted,
                         (_, None) => Tier::Default,
                     };
                     let measured = entry.measured.as_ref();

@@ -10,7 +10,7 @@ use tvmtune_ir::target::{DeviceKey, Platform, Target};
 use tvmtune_ir::workload::WorkloadId;
 use tvmtune_space::lower_bound::{MIN_LAUNCH_NS, lower_bound_ns};
 
-use super::{Ancestor, Bucket, Entry, Image, Measured, Record, Source};
+use super::{Ancestor, Bucket, Entry, Image, Measured, Record};
 use crate::printable::is_control;
 
 /// Schedules of a bucket, and primitives of a schedule, that no record has: twenty times those of the
@@ -115,7 +115,7 @@ impl Entry {
             None if self.is_replayed() => {
                 return Err("`measured_code` is of a schedule without timings");
             }
-            None if self.source == Source::Predicted => {}
+            None if self.is_prediction() => {}
             None => return Err("a schedule for a CPU has no timings"),
         }
         if !self.images.is_empty() && !prepared {

@@ -112,8 +112,7 @@ impl Bucket {
         for entry in before {
             if entry.platform != platform || !was_measured(&entry.artifact) {
                 // A prediction is of no use beside what was measured.
-                let is_prediction = entry.source == Source::Predicted && entry.measured.is_none();
-                if entry.platform != platform || !is_prediction {
+                if entry.platform != platform || !entry.is_prediction() {
                     self.add(entry);
                 }
             } else if let Some(now) = self.schedules.iter_mut().find(|it| it.is_same_code(&entry))

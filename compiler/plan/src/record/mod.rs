@@ -304,6 +304,11 @@ impl Entry {
         }
     }
 
+    /// Returns whether a value function chose it, and nobody measured it since.
+    pub fn is_prediction(&self) -> bool {
+        self.source == Source::Predicted && self.measured.is_none()
+    }
+
     /// Returns whether its measurement is one of other code than its trace makes.
     pub fn is_replayed(&self) -> bool {
         self.measured_code.is_some()

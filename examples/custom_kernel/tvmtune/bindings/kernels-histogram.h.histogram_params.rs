@@ -1,4 +1,4 @@
-// Bindings of kernels/histogram.h, made by tvmtune; bdd215e1e8ee78f30fd2039d4ab8ca21e4c3795aaa85c97952c9dd3490d6e048
+// Bindings of kernels/histogram.h, made by tvmtune; e27607dd7d88f6e07f05b62c8c3125cd1309f8954c73a3cf3eaa41b6afe51fcd
 pub const HISTOGRAM_SHARED_BYTES: u32 = 49152;
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]

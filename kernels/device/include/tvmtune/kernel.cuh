@@ -1,4 +1,4 @@
-// What a hand-written kernel takes, compared with what launches pass. All architectures.
+// A check that hand-written kernels have the parameters that launches pass. All architectures.
 #pragma once
 
 #include "tvmtune/types.cuh"
@@ -17,7 +17,7 @@ template <class P, class... Ps, class T, class... Ts> struct AreTaken<List<P, Ps
   enum : bool { value = IsTaken<P, T>::value && AreTaken<List<Ps...>, List<Ts...>>::value };
 };
 
-// Whether a kernel, as the type of its address, takes arguments of the types that are passed.
+// True if a kernel, as the type of its address, takes arguments of the types that are passed.
 template <class Kernel, class... Passed> struct Takes { enum : bool { value = false }; };
 template <class... Taken, class... Passed> struct Takes<void (*)(Taken...), Passed...> {
   enum : bool { value = AreTaken<List<Passed...>, List<Taken...>>::value };

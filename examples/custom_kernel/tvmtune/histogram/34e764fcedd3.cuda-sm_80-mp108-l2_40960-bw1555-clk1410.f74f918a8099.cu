@@ -5,16 +5,16 @@ using Index = int;
 #define ITEMS 4
 #define COPIES 2
 #line 1 "kernels/histogram.cu"
-// How many values fall into each bin. Blocks count in shared memory, in several copies so that threads
-// that meet the same bin do not wait for one another, and add their counts to those in memory at the end.
+// A histogram with privatization: each block counts in shared memory, in several copies so that threads
+// that meet the same bin do not wait for one another, and adds its counts to those in memory at the end.
 //
 // Knobs: BLOCK threads of a block, ITEMS values of a thread, COPIES of the counts in a block.
 
 #ifndef TVMTUNE_ONCE_kernels_2f_histogram_2e_h
 #define TVMTUNE_ONCE_kernels_2f_histogram_2e_h
 #line 1 "kernels/histogram.h"
-// What the kernels of histogram.cu are told at a launch. Read by the compiler of the device, and for the
-// bindings in Rust by that of C.
+// The parameters of the kernels of histogram.cu. The compiler of the device reads this header, and libclang
+// does for the bindings in Rust.
 
 
 // The shared memory that a block may have on any device without being asked.
@@ -36,8 +36,8 @@ struct histogram_params {
 #ifndef TVMTUNE_ONCE_kernels_2f_histogram_2e_h
 #define TVMTUNE_ONCE_kernels_2f_histogram_2e_h
 #line 1 "kernels/histogram.h"
-// What the kernels of histogram.cu are told at a launch. Read by the compiler of the device, and for the
-// bindings in Rust by that of C.
+// The parameters of the kernels of histogram.cu. The compiler of the device reads this header, and libclang
+// does for the bindings in Rust.
 
 
 // The shared memory that a block may have on any device without being asked.
