@@ -70,8 +70,15 @@ fn a_function_of_what_was_measured_predicts_for_other_kernels() {
     let isa = device::isas()[0].name();
     check(&sandbox, &["tune", "--trials", "24", "--isa", isa], 0);
     let trained = check(&sandbox, &["train", "--rounds", "1", "--schedules", "4", "--force"], 0);
-    for part in ["round 1: ", "plain_product", "held out: ", "trained on "] {
+    for part in ["round 1: ", "\nheld out: ", "\ntrained on "] {
         assert!(trained.out.contains(part), "{part}: {trained:?}");
+    }
+    for kernel in ["product", "row_sum", "scale", "plain_product"] {
+        let mut rows = trained.out.lines().filter(|it| it.split(' ').next() == Some(kernel));
+        assert!(
+            rows.next().is_some(),
+            "each kernel is judged, also where analysis chooses: {trained:?}"
+        );
     }
     let file = sandbox.package().join("tvmtune").join(ValueModel::FILE_NAME);
     let model = ValueModel::load(&file).expect("what was written can be read");
@@ -151,16 +158,7 @@ fn prediction(op: &Op, bucket: &[Interval], cpu: CpuTarget) -> Entry {
             Some((it, tvmtune_cpu::generate(&schedule, cpu.isa).ok()?))
         });
     let (trace, generated) = other.expect("the space has more than the default schedule");
-    Entry {
-        platform: cpu.isa.into(),
-        artifact: generated.artifact,
-        measured_code: None,
-        source: Source::Predicted,
-        trace: trace.iter().map(ToString::to_string).collect(),
-        measured: None,
-        lineage: Vec::new(),
-        images: Vec::new(),
-    }
+    Entry::unmeasured(cpu.isa.into(), generated.artifact, Source::Predicted, &trace)
 }
 
 #[test]

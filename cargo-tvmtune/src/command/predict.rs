@@ -7,7 +7,7 @@ use tvmtune_build::op::Op;
 use tvmtune_build::package::Package;
 use tvmtune_build::plan::ISAS;
 use tvmtune_ir::poly::Interval;
-use tvmtune_ir::target::{CpuTarget, Isa, Target};
+use tvmtune_ir::target::{CpuTarget, Isa, Platform, Target};
 use tvmtune_plan::contain::contained;
 use tvmtune_plan::database::{CacheUse, Database, Lookup, StoreKind, StoredRecord};
 use tvmtune_plan::device;
@@ -128,7 +128,8 @@ fn keep(
     (ranges, target): (&[Interval], CpuTarget),
     prediction: Option<Prediction>,
 ) -> Result<()> {
-    let is_earlier = |it: &Entry| it.platform == target.isa.into() && it.is_prediction();
+    let platform = Platform::from(target.isa);
+    let is_earlier = |it: &Entry| it.platform == platform && it.is_prediction();
     let has_earlier = |it: &&StoredRecord| {
         let bucket = it.record.bucket(ranges);
         bucket.is_some_and(|it| it.schedules.iter().any(is_earlier))
@@ -146,16 +147,8 @@ fn keep(
     if prediction.is_none() && earlier(StoreKind::Cache).is_none() {
         return Ok(());
     }
-    let entry = prediction.map(|it| Entry {
-        platform: target.isa.into(),
-        artifact: it.generated.artifact,
-        measured_code: None,
-        source: Source::Predicted,
-        trace: it.trace.iter().map(ToString::to_string).collect(),
-        measured: None,
-        lineage: Vec::new(),
-        images: Vec::new(),
-    });
+    let entry = prediction
+        .map(|it| Entry::unmeasured(platform, it.generated.artifact, Source::Predicted, &it.trace));
     // Records of a CPU are those of its best instruction set, whatever their code is for.
     let device = device::detect().unwrap_or(target).key();
     let mut fresh = records::unmeasured(op, device, ranges, Vec::new());

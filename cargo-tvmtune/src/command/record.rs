@@ -123,14 +123,8 @@ fn entry(variant: Variant<'_>, arch: Arch, source: Source) -> Entry {
     if let Some(choice) = same {
         return Entry { images, ..choice.entry.clone() };
     }
-    Entry {
-        platform: arch.into(),
-        artifact: variant.generated.artifact,
-        measured_code: None,
-        source: variant.choice.map_or(source, |_| Source::Transfer),
-        trace: variant.schedule.trace.iter().map(ToString::to_string).collect(),
-        measured: None,
-        lineage: Vec::new(),
-        images,
-    }
+    let source = variant.choice.map_or(source, |_| Source::Transfer);
+    let artifact = variant.generated.artifact;
+    let entry = Entry::unmeasured(arch.into(), artifact, source, &variant.schedule.trace);
+    Entry { images, ..entry }
 }

@@ -149,19 +149,25 @@ fn judge(
         for n in fold.held_out {
             let it = &logged[n];
             let prediction = Prediction::new(&fold.function, policy, &programs[n].features);
-            let Some(Prediction { trace, gain, .. }) = prediction else {
-                judged.push(Judged { group: it.group, gain: 1.0, latency: 1.0 });
-                continue;
+            let (judgement, [predicted, default_time, time]) = match prediction {
+                Some(Prediction { trace, gain, .. }) => {
+                    let [default_ns, ns] = beside_default(it, trace, lock)?;
+                    let judgement = Judged { group: it.group, gain, latency: ns / default_ns };
+                    (judgement, [format!("{gain:.2}x"), latency(default_ns), latency(ns)])
+                }
+                None => (
+                    Judged { group: it.group, gain: 1.0, latency: 1.0 },
+                    ["default".to_owned(), String::new(), String::new()],
+                ),
             };
-            let [default_ns, ns] = beside_default(it, trace, lock)?;
-            judged.push(Judged { group: it.group, gain, latency: ns / default_ns });
+            judged.push(judgement);
             table.row([
                 it.name.clone(),
                 it.extents.clone(),
                 it.target.isa.name().to_owned(),
-                format!("{gain:.2}x"),
-                latency(default_ns),
-                latency(ns),
+                predicted,
+                default_time,
+                time,
             ]);
         }
     }

@@ -165,16 +165,8 @@ fn prediction(layer: &Layer, trace: &[Instruction]) -> Result<Record> {
         return Err("it is of a GPU".into());
     };
     let generated = tvmtune_cpu::generate(&schedule, cpu.isa)?;
-    let entry = Entry {
-        platform: cpu.isa.into(),
-        artifact: generated.artifact,
-        measured_code: None,
-        source: Source::Predicted,
-        trace: trace.iter().map(ToString::to_string).collect(),
-        measured: None,
-        lineage: Vec::new(),
-        images: Vec::new(),
-    };
+    let platform = cpu.isa.into();
+    let entry = Entry::unmeasured(platform, generated.artifact, Source::Predicted, trace);
     Ok(Record {
         schema: schema(&device),
         workload: workload.id,

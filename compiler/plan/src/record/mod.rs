@@ -54,6 +54,7 @@ use tvmtune_ir::poly::Interval;
 use tvmtune_ir::target::gpu::Arch;
 use tvmtune_ir::target::{DeviceKey, GpuTarget, Platform};
 use tvmtune_ir::workload::WorkloadId;
+use tvmtune_schedule::Instruction;
 
 pub use effort::{Effort, Search, SearchLimits};
 pub use image::{Format, Image};
@@ -295,6 +296,25 @@ impl Bucket {
 }
 
 impl Entry {
+    /// A schedule that nobody measured, with the identity of its code.
+    pub fn unmeasured(
+        platform: Platform,
+        artifact: ArtifactId,
+        source: Source,
+        trace: &[Instruction],
+    ) -> Self {
+        Self {
+            platform,
+            artifact,
+            measured_code: None,
+            source,
+            trace: trace.iter().map(ToString::to_string).collect(),
+            measured: None,
+            lineage: Vec::new(),
+            images: Vec::new(),
+        }
+    }
+
     /// Returns whether this is faster than the other by more than the noise of both; what was measured
     /// beats what was not.
     pub fn clearly_beats(&self, other: &Entry) -> bool {
