@@ -5,6 +5,7 @@ use std::sync::Arc;
 use tvmtune_ir::dag::Dag;
 use tvmtune_ir::dsl;
 use tvmtune_ir::interp::Array;
+use tvmtune_tuner::definition::Definition;
 use tvmtune_tuner::measure::CaseSpec;
 use tvmtune_tuner::tune::{Tolerance, sample};
 
@@ -57,6 +58,7 @@ impl Problem {
         let (params, scalars) = (case.params(), case.scalars());
         let inputs = sample::Inputs {
             dag: &self.dag,
+            definition: &Definition::default(),
             dims: case.dims(),
             params: &params,
             scalars: &scalars,

@@ -40,6 +40,7 @@ mod programs;
 #[cfg(unix)]
 mod remote;
 mod replay;
+mod rust_references;
 mod search;
 mod semantics;
 mod sharing;

@@ -33,6 +33,9 @@ pub mod executor; // stages of many jobs
 // The task of the next slot.
 pub mod allocation; // schedulers of tasks
 
+// The results that are right.
+pub mod definition; // interpreted, or compiled
+
 // Their latency.
 pub mod measure; // 8 in a worker
 

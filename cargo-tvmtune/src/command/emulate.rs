@@ -20,11 +20,12 @@ use tvmtune_build::op::Op;
 use tvmtune_cuda::Generated;
 use tvmtune_emulator::{AccessedMemory, Module, Options, Report};
 use tvmtune_ir::dag::{Dag, KernelTemplate};
-use tvmtune_ir::interp::{self, Mismatch};
+use tvmtune_ir::interp::Mismatch;
 use tvmtune_ir::poly::Interval;
 use tvmtune_schedule::Schedule;
 use tvmtune_space::fits::gpu::fits;
 use tvmtune_tuner::compile::{Compiler, LINES, Nvrtc, Source};
+use tvmtune_tuner::definition::Definition;
 use tvmtune_tuner::measure::CaseSpec;
 use tvmtune_tuner::parallel::on_all_cores;
 
@@ -60,6 +61,7 @@ struct Line {
 /// A setting to run.
 struct Job<'a> {
     op: &'a Op,
+    definition: &'a Definition,
     dag: Arc<Dag>,
     template: &'a KernelTemplate,
     bucket: &'a [Interval],
@@ -75,12 +77,14 @@ pub(crate) fn run(arguments: &Emulate) -> Result<Exit> {
             return Ok(Exit::NoDevice);
         }
     };
+    let ops = packages.iter().flat_map(|it| &it.ops).map(|it| (it, Definition::default()));
+    let ops: Vec<(&Op, Definition)> = ops.collect();
     let mut jobs = Vec::new();
-    for op in packages.iter().flat_map(|it| &it.ops) {
+    for (op, definition) in &ops {
         let Some(template) = &op.dag.kernel_template else { continue };
         for bucket in op.buckets.iter().filter(|it| records::contains(op, it, &arguments.at)) {
             let dag = Arc::new(op.dag.specialize(bucket));
-            let job = |values| Job { op, dag: dag.clone(), template, bucket, values };
+            let job = |values| Job { op, definition, dag: dag.clone(), template, bucket, values };
             jobs.extend(settings(template, arguments.all).into_iter().map(job));
         }
     }
@@ -220,7 +224,7 @@ fn check(
     let tolerance = (job.op.tolerance.rel, job.op.tolerance.abs);
     let case = CaseSpec::new(&job.dag, dims, SEED, &|_| tolerance);
     let (params, scalars) = (case.params(), case.scalars());
-    let expected = interp::run(&job.dag, dims, &params, &scalars);
+    let expected = job.definition.results(&job.dag, dims, &params, &scalars)?;
     let options = Options { profile: true, ..Options::default() };
     let at = || {
         let dims = job.dag.dims.iter().zip(dims);

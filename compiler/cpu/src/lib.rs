@@ -48,6 +48,9 @@ pub struct Generated {
 ///
 /// If the program, or this schedule of it, is left to portable code.
 pub fn generate(schedule: &Schedule, isa: Isa) -> Result<Generated, Unsupported> {
+    if schedule.dag.reference().is_some() {
+        return Err(Unsupported::Reference);
+    }
     let nest = nest::lower(schedule);
     let kernel = vector::lower(&nest, isa)?;
     let code = x86::assemble(&kernel);

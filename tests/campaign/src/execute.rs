@@ -98,6 +98,7 @@ fn reason(error: &Unsupported) -> &'static str {
         Unsupported::Operation(_) => "an operation",
         Unsupported::Index => "an index",
         Unsupported::Range => "a range",
+        Unsupported::Reference => "a reference",
         Unsupported::TooLarge { .. } => "its size",
     }
 }

@@ -1,6 +1,6 @@
 //! The reference oracle: the expected results of a task's candidates.
 //!
-//! A small program is evaluated by definition, in full. For a large program, that would take minutes,
+//! A small program is evaluated by definition, in full, and so is one that a function of Rust defines. For a large program, that would take minutes,
 //! so a *reference kernel* computes the results: the program without a schedule, a plain loop nest
 //! without tiles, predication, tasks, packed weights or fused stages. It is accepted if a few thousand
 //! of its elements agree with the definition, among them the ends of rows, where remainders are handled.
@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tvmtune_ir::dag::{Dag, Number};
-use tvmtune_ir::interp::{self, Array};
+use tvmtune_ir::interp::Array;
 use tvmtune_ir::target::Target;
 use tvmtune_schedule::{Instruction, Schedule};
 use tvmtune_space::default;
@@ -207,7 +207,7 @@ impl Oracle {
         let Some(results) = results else { return Ok(Verdict::Wrong) };
         let (params, scalars) = (case.params(), case.scalars());
         let inputs = inputs(task, &case, &params, &scalars);
-        let compared = match self.is_interpreted(&task.dag, case.dims(), limit) {
+        let compared = match self.is_evaluated(&task.dag, case.dims(), limit) {
             true => sample::difference(&inputs, &results),
             false => sample::sampled(&inputs, &results, limit),
         };
@@ -218,7 +218,10 @@ impl Oracle {
     }
 
     /// Tells if a program is evaluated by definition in full.
-    fn is_interpreted(&self, dag: &Dag, dims: &[i64], limit: Duration) -> bool {
+    fn is_evaluated(&self, dag: &Dag, dims: &[i64], limit: Duration) -> bool {
+        if dag.reference().is_some() {
+            return true;
+        }
         let n_operations = n_operations(dag, dims);
         n_operations <= MAX_INTERPRETED && self.interpreted.time(n_operations) <= limit
     }
@@ -231,11 +234,17 @@ impl Oracle {
         measurer: &mut dyn Measure,
     ) -> Result<Result<Expected, String>, MeasureError> {
         let (clock, case) = (Instant::now(), &wanted.cases[wanted.n]);
-        let results = if self.is_interpreted(&task.dag, case.dims(), wanted.limit) {
+        let results = if self.is_evaluated(&task.dag, case.dims(), wanted.limit) {
             let (params, scalars) = (case.params(), case.scalars());
             let clock = Instant::now();
-            let arrays = interp::run(&task.dag, case.dims(), &params, &scalars);
-            self.interpreted.observe(n_operations(&task.dag, case.dims()), clock.elapsed());
+            let arrays = task.definition.results(&task.dag, case.dims(), &params, &scalars);
+            let arrays = match arrays {
+                Ok(arrays) => arrays,
+                Err(why) => return Ok(Err(why)),
+            };
+            if task.dag.reference().is_none() {
+                self.interpreted.observe(n_operations(&task.dag, case.dims()), clock.elapsed());
+            }
             let bytes = arrays.iter().flat_map(Array::bytes).collect();
             Results { arrays, bytes }
         } else {
@@ -325,5 +334,12 @@ fn inputs<'a>(
     params: &'a [Array],
     scalars: &'a [Number],
 ) -> Inputs<'a> {
-    Inputs { dag: &task.dag, dims: case.dims(), params, scalars, tolerance: task.tolerance }
+    Inputs {
+        dag: &task.dag,
+        definition: &task.definition,
+        dims: case.dims(),
+        params,
+        scalars,
+        tolerance: task.tolerance,
+    }
 }

@@ -9,6 +9,7 @@ use tvmtune_ir::dag::{Dag, Number};
 use tvmtune_ir::interp::{Array, Elements};
 
 use super::task::Tolerance;
+use crate::definition::Definition;
 use crate::random::Random;
 
 /// Operations up to which a program is interpreted in full: some tenths of a second.
@@ -32,6 +33,8 @@ const RMS_SAMPLES: usize = 1 << 16;
 pub struct Inputs<'a> {
     /// The program.
     pub dag: &'a Dag,
+    /// Its definition.
+    pub definition: &'a Definition,
     /// The extents of its dynamic dimensions.
     pub dims: &'a [i64],
     /// Its parameters.
@@ -47,17 +50,17 @@ pub struct Inputs<'a> {
 ///
 /// # Errors
 ///
-/// The first mismatch.
+/// The first mismatch, or the reason why there are no results to compare with.
 ///
 /// # Panics
 ///
 /// If arguments or results are not those of the program at these extents.
 pub fn difference(inputs: &Inputs<'_>, results: &[Array]) -> Result<f64, String> {
-    let Inputs { dag, dims, params, scalars, tolerance } = *inputs;
-    if n_operations(dag, dims) > MAX_INTERPRETED {
+    let Inputs { dag, definition, dims, params, scalars, tolerance } = *inputs;
+    if dag.reference().is_none() && n_operations(dag, dims) > MAX_INTERPRETED {
         return sampled(inputs, results, SAMPLE_TIME);
     }
-    let expected = tvmtune_ir::interp::run(dag, dims, params, scalars);
+    let expected = definition.results(dag, dims, params, scalars)?;
     let mut largest: f64 = 0.0;
     for (result, expected) in results.iter().zip(&expected) {
         let (rel, abs) = allowed(tolerance, expected);
@@ -70,8 +73,8 @@ pub fn difference(inputs: &Inputs<'_>, results: &[Array]) -> Result<f64, String>
     Ok(largest)
 }
 
-/// Compares a sample of the results with the definition, as large as a time limit allows; returns the
-/// largest difference, as a share of the tolerance.
+/// Compares a sample of the results of an interpreted program with the definition, as large as a time limit
+/// allows; returns the largest difference, as a share of the tolerance.
 ///
 /// # Errors
 ///
@@ -81,7 +84,7 @@ pub(super) fn sampled(
     results: &[Array],
     limit: Duration,
 ) -> Result<f64, String> {
-    let Inputs { dag, dims, params, scalars, tolerance } = *inputs;
+    let Inputs { dag, dims, params, scalars, tolerance, .. } = *inputs;
     let mut largest: f64 = 0.0;
     let mut elements = Elements::new(dag, dims, params, scalars);
     for (id, result) in dag.outputs.iter().zip(results) {
@@ -179,8 +182,15 @@ mod tests {
         let case = CaseSpec::new(&dag, &dims, 1, &|_| (0.0, 0.0));
         let (params, scalars) = (case.params(), case.scalars());
         let tolerance = Tolerance { rel: 1e-4, abs: 1e-4 };
-        let inputs =
-            Inputs { dag: &dag, dims: &dims, params: &params, scalars: &scalars, tolerance };
+        let definition = Definition::default();
+        let inputs = Inputs {
+            dag: &dag,
+            definition: &definition,
+            dims: &dims,
+            params: &params,
+            scalars: &scalars,
+            tolerance,
+        };
         let right = tvmtune_ir::interp::run(&dag, &dims, &params, &scalars);
         assert_eq!(sampled(&inputs, &right, SAMPLE_TIME), Ok(0.0));
         let last = right[0].len() - 1;

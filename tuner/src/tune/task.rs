@@ -15,6 +15,7 @@ use super::code::{Builder, Code};
 use super::event::TaskName;
 use crate::cost::features::Features;
 use crate::cost::learned;
+use crate::definition::Definition;
 
 /// A program to tune.
 #[derive(Clone, Debug)]
@@ -27,6 +28,8 @@ pub struct Workload {
     pub text: String,
     /// The buckets to tune for: a range for each dynamic dimension.
     pub buckets: Vec<Vec<Interval>>,
+    /// Its definition, for all of its tasks.
+    pub definition: Arc<Definition>,
     /// The tolerance of a result `a` with reference `b`: `|a - b| <= abs + rel * |b|`.
     pub tolerance: Tolerance,
     /// For each parameter, the place where a launch finds it, as far as the program says.
@@ -69,6 +72,8 @@ pub(super) struct Task {
     pub(super) builder: Builder,
     /// The program, specialized to these ranges.
     pub(super) dag: Arc<Dag>,
+    /// The definition of its results.
+    pub(super) definition: Arc<Definition>,
     pub(super) tolerance: Tolerance,
     /// For each parameter, true if timed launches find it in memory, and not in a cache.
     pub(super) cold: Vec<bool>,
@@ -89,6 +94,7 @@ impl Workload {
             id,
             text,
             buckets,
+            definition: Arc::default(),
             tolerance,
             residence: Vec::new(),
             weight: 1.0,
@@ -118,6 +124,7 @@ impl Task {
             bucket: bucket.to_vec(),
             builder: builder.clone(),
             dag: Arc::new(workload.dag.specialize(bucket)),
+            definition: Arc::clone(&workload.definition),
             tolerance: workload.tolerance,
             cold,
             weight: workload.weight * workload.share_of(bucket),

@@ -6,6 +6,7 @@
 //! Others may tune on this machine at the same time: each stage waits for what it needs, for seconds.
 
 use std::io::Write;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tvmtune_ir::target::{GpuTarget, Target};
@@ -218,6 +219,7 @@ impl<'a> OpBuckets<'a> {
             id: op.id,
             text: op.text.clone(),
             buckets: buckets.iter().filter_map(bucket).collect(),
+            definition: Arc::default(),
             tolerance: tune::Tolerance { rel: op.tolerance.rel, abs: op.tolerance.abs },
             residence: op.residence.clone(),
             weight: *weight,

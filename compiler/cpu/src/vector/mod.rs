@@ -72,6 +72,9 @@ pub enum Unsupported {
     /// A 64-bit integer that cannot be proven to fit 32 bits.
     #[error("an integer may not fit 32 bits")]
     Range,
+    /// Results that a function of Rust defines.
+    #[error("a function of Rust defines its results")]
+    Reference,
     /// More statements than that limit.
     #[error("the kernel has more than {statements} statements")]
     TooLarge { statements: usize },

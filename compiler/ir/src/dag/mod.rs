@@ -46,7 +46,7 @@ use crate::poly::{Facts, Interval, Poly, VarId};
 
 pub use dtype::DType;
 pub use expr::{BinaryOp, CompareOp, Expr, Literal, ScalarId, Subscript, Types, UnaryOp};
-pub use kernel_template::KernelTemplate;
+pub use kernel_template::{KernelTemplate, RustFunction};
 pub use number::Number;
 pub use parse::ParseDagError;
 pub use verify::{Finding, verify};
@@ -201,6 +201,11 @@ impl Dag {
     /// The computes that read a tensor, in order.
     pub fn consumers(&self, tensor: TensorId) -> Vec<ComputeId> {
         self.compute_ids().filter(|it| self.compute(*it).reads(tensor)).collect()
+    }
+
+    /// The function that defines the results, if the computes do not.
+    pub fn reference(&self) -> Option<&RustFunction> {
+        self.kernel_template.as_ref()?.reference.as_ref()
     }
 
     /// Returns the declared ranges of the dimensions, and their lower ends.

@@ -112,7 +112,7 @@ pub(super) fn program(
     elaborator.check_residence(&params);
     let dims = elaborator.dynamic_dims(&params);
     let declared = elaborator.results(&function.sig);
-    let tensors = elaborator.body(&function.block, declared.as_deref());
+    let tensors = elaborator.defined(function, declared.as_deref());
     let replaced = elaborator.replaced_params(&params);
     let replacements = elaborator.replacements(&function.sig);
     let outputs = declared.zip(tensors).zip(replacements);

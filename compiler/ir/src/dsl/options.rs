@@ -17,7 +17,7 @@ use crate::poly::Interval;
 use crate::similar;
 
 /// The names of options.
-const NAMES: [&str; 14] = [
+const NAMES: [&str; 15] = [
     "dims",
     "buckets",
     "types",
@@ -32,12 +32,13 @@ const NAMES: [&str; 14] = [
     template::NAMES[2],
     template::NAMES[3],
     template::NAMES[4],
+    template::NAMES[5],
 ];
 
 const EXPECTED: &str = "`dims(..)`, `buckets(..)`, `types(..)`, `accum = ..`, \
                         `tol(rel = .., abs = ..)`, `cold(..)`, `warm(..)`, `weight = ..`, \
                         `crate = ..`, `template = ..`, `params(..)`, `knobs(..)`, \
-                        `constraints(..)` or `kernels(..)`";
+                        `constraints(..)`, `kernels(..)` or `reference(..)`";
 
 /// The tolerance of results: `abs + rel * |reference|`.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -6,6 +6,7 @@
 //! knobs(BLOCK in [256, 128, 64], ITEMS in 1..=8),
 //! constraints(BLOCK * ITEMS <= 2048),
 //! kernels(histogram(grid = (N + BLOCK - 1) / BLOCK, block = BLOCK, shared = BINS * 4)),
+//! reference("kernels/histogram.rs", histogram),
 //! ```
 //!
 //! Nothing here reads a file: whoever has the sources of the crate puts the text of the file behind its
@@ -23,10 +24,12 @@ use super::elaborate::collect_idents;
 use super::errors::Errors;
 use super::extents::constant;
 use super::options::{Assignment, Options, assignments};
+use super::reference::{self, ReferenceDeclaration};
 use crate::dag::kernel_template::{MAX_KERNELS, MAX_KNOBS, MAX_LINES, MAX_VALUE, MAX_VALUES};
 
 /// The options that say something about a template.
-pub(super) const NAMES: [&str; 5] = ["template", "params", "knobs", "constraints", "kernels"];
+pub(super) const NAMES: [&str; 6] =
+    ["template", "params", "knobs", "constraints", "kernels", "reference"];
 
 /// A template as the attribute has it.
 #[derive(Clone, Default)]
@@ -41,6 +44,7 @@ pub(super) struct TemplateDeclaration {
     pub(super) knobs: Vec<KnobDeclaration>,
     pub(super) constraints: Vec<Expr>,
     pub(super) kernels: Vec<KernelDeclaration>,
+    pub(super) reference: Option<ReferenceDeclaration>,
 }
 
 impl TemplateDeclaration {
@@ -64,6 +68,8 @@ pub(super) struct ParamsDeclaration {
 pub enum NamedText {
     /// The template of that file name.
     Template(String),
+    /// The file of that name, in Rust.
+    Reference(String),
     /// Bindings of a header for the struct of that name, and for constants that have one of some names.
     Bindings {
         /// The name of the header.
@@ -111,6 +117,9 @@ pub fn with_templates(
                 string(it).map(NamedText::Template)
             }
             (TokenTree::Group(it), Some(name)) if name == "params" => bindings(it, &words),
+            (TokenTree::Group(it), Some(name)) if name == "reference" => {
+                first_string(it).map(NamedText::Reference)
+            }
             _ => None,
         };
         let span = token.span();
@@ -152,6 +161,14 @@ fn string(literal: &Literal) -> Option<String> {
     syn::parse_str::<LitStr>(&literal.to_string()).ok().map(|it| it.value())
 }
 
+/// The string that a group begins with.
+fn first_string(group: &Group) -> Option<String> {
+    match group.stream().into_iter().next()? {
+        TokenTree::Literal(it) => string(&it),
+        _ => None,
+    }
+}
+
 /// `("kernels/histogram.h", histogram_params)`
 fn bindings(group: &Group, words: &[String]) -> Option<NamedText> {
     let tokens: Vec<TokenTree> = group.stream().into_iter().collect();
@@ -181,6 +198,7 @@ pub(super) fn option(
             options.template.constraints.extend(list);
         }
         "kernels" => kernels(input, options, errors)?,
+        "reference" => reference::option(input, options, errors)?,
         _ => return Ok(false),
     }
     let TemplateDeclaration { constraints, kernels, .. } = &options.template;
@@ -232,7 +250,7 @@ fn params(input: ParseStream<'_>, options: &mut Options, errors: &mut Errors) ->
 }
 
 /// The text that somebody put behind a name; `None` after an error.
-fn text_of(
+pub(super) fn text_of(
     input: ParseStream<'_>,
     place: &LitStr,
     name: &str,
@@ -365,7 +383,7 @@ fn kernels(input: ParseStream<'_>, options: &mut Options, errors: &mut Errors) -
 }
 
 /// The tokens in parentheses.
-fn parenthesized(input: ParseStream<'_>, example: &str) -> syn::Result<TokenStream> {
+pub(super) fn parenthesized(input: ParseStream<'_>, example: &str) -> syn::Result<TokenStream> {
     let content;
     if !input.peek(syn::token::Paren) {
         return Err(input.error(format!("expected parentheses, as in {example}")));
@@ -383,6 +401,7 @@ mod tests {
         let mut read = |it: &NamedText| match it {
             NamedText::Template(name) if name == "a.cu" => Ok("a \"text\"\n".to_owned()),
             NamedText::Template(name) => Err(format!("no {name}")),
+            NamedText::Reference(name) => Ok(format!("{name} of Rust")),
             NamedText::Bindings { header, name, words } => {
                 Ok(format!("{header} {name} {}", words.join(" ")))
             }
@@ -403,6 +422,7 @@ mod tests {
             r#"params("a.h", a), kernels(a(grid = 1, block = B)), constraints(A < 3)"#,
             r#"params("a.h", a) ("a.h a A B a block grid"), kernels(a(grid = 1, block = B)), constraints(A < 3)"#,
         );
+        check(r#"reference("a.rs", a)"#, r#"reference("a.rs", a) ("a.rs of Rust")"#);
         check(r#"templates = "a.cu", tol(rel = 1)"#, r#"templates = "a.cu", tol(rel = 1)"#);
     }
 }

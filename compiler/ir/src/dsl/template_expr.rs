@@ -43,7 +43,7 @@ pub(super) fn mentioned(options: &Options) -> Vec<Ident> {
 }
 
 /// Returns whether a text of C++ has a word, outside of comments and strings.
-fn reads(source: &str, word: &str) -> bool {
+pub(super) fn reads(source: &str, word: &str) -> bool {
     let mut rest = source;
     while let Some(first) = rest.chars().next() {
         let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
@@ -121,13 +121,15 @@ impl Elaborator {
         let kernels: Vec<_> = declared.kernels.iter().map(|it| self.launch(it)).collect();
         let kernels: Option<Vec<_>> = kernels.into_iter().collect();
         let params = declared.params.as_ref().map(|it| self.param_struct(it));
+        let reference = declared.reference.as_ref().and_then(|it| self.rust_function(it));
         let (constraints, kernels) = constraints.zip(kernels)?;
         if self.errors.mark() > mark || declared.knobs.iter().any(|it| it.values.is_empty()) {
             return None;
         }
         let (file, source) = (file.value(), source.to_owned());
         let params = params.flatten();
-        let template = KernelTemplate { file, source, macros, knobs, constraints, params, kernels };
+        let template =
+            KernelTemplate { file, source, macros, knobs, constraints, params, kernels, reference };
         self.check_defaults(&declared, &template).then_some(template)
     }
 

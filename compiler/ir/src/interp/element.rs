@@ -27,8 +27,9 @@ impl<'a> Elements<'a> {
     ///
     /// # Panics
     ///
-    /// If there is not one of each for each of the program's.
+    /// If there is not one of each for each of the program's, or if a function of Rust defines it.
     pub fn new(dag: &'a Dag, dims: &'a [i64], params: &'a [Array], scalars: &[Number]) -> Self {
+        assert!(dag.reference().is_none(), "a function of Rust defines this program");
         assert_eq!(dims.len(), dag.dims.len(), "an extent for each dynamic dimension");
         assert_eq!(params.len(), dag.params().count(), "an array for each parameter");
         assert_eq!(scalars.len(), dag.scalars.len(), "a value for each run-time scalar");

@@ -37,9 +37,10 @@ const LANES: i64 = 512;
 ///
 /// # Panics
 ///
-/// If their number, types or shapes are not those of the program, or if a read is out of bounds,
-/// which `dag::verify` excludes.
+/// If their number, types or shapes are not those of the program, if a function of Rust defines it, or
+/// if a read is out of bounds, which `dag::verify` excludes.
 pub fn run(dag: &Dag, dims: &[i64], params: &[Array], scalars: &[Number]) -> Vec<Array> {
+    assert!(dag.reference().is_none(), "a function of Rust defines this program");
     assert_eq!(dims.len(), dag.dims.len(), "an extent for each dynamic dimension");
     assert_eq!(params.len(), dag.params().count(), "an array for each parameter");
     assert_eq!(scalars.len(), dag.scalars.len(), "a value for each run-time scalar");

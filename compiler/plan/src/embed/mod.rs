@@ -5,7 +5,7 @@
 //! Next: `tvmtune_runtime::raw` launches it. Code for CUDA devices follows, see [`cuda`].
 //!
 //! The items are `BUCKETS`, a `static [rt::raw::Bucket; _]`, and `portable`, the function that
-//! [`super::rust`] prints. A bucket has a function that computes the work of a launch, see [`work`]. The machine code stands in naked functions, byte for byte what was
+//! [`super::rust`] prints, or one that calls the function of Rust that defines the program. A bucket has a function that computes the work of a launch, see [`work`]. The machine code stands in naked functions, byte for byte what was
 //! measured, behind a `cfg`: elsewhere the list of variants is empty.
 //!
 //! # Invariants
@@ -17,6 +17,7 @@
 #[cfg(feature = "cuda")]
 pub mod cuda;
 mod outline;
+mod reference;
 mod work;
 
 use sha2::{Digest, Sha256};
@@ -83,7 +84,10 @@ pub fn plan(dag: &Dag, buckets: &[Vec<Interval>], variants: &[Variant<'_>]) -> S
         work::print(&mut text, dag, n, ranges);
     }
     text.push('\n');
-    text.push_str(&rust::print(&portable(dag)));
+    text += &match dag.reference() {
+        Some(it) => reference::print(dag, it),
+        None => rust::print(&portable(dag)),
+    };
     text
 }
 

@@ -167,6 +167,9 @@ pub fn text(
         NamedText::Template(name) => {
             template(manifest_dir, name, files).map_err(NoBindings::Unreadable)
         }
+        NamedText::Reference(name) => {
+            template::plain(manifest_dir, name, files).map_err(NoBindings::Unreadable)
+        }
         NamedText::Bindings { header, name, words } => {
             let header = Header::read(manifest_dir, header, (name, words), files);
             header.map_err(NoBindings::Unreadable)?.bindings(manifest_dir, files)

@@ -134,17 +134,23 @@ pub fn template(
     files: &mut BTreeSet<PathBuf>,
 ) -> Result<String, String> {
     let mut reader = Reader { manifest_dir, files, open: Vec::new(), text: String::new() };
-    let path = normal(Path::new(name)).ok_or_else(|| {
-        format!(
-            "`{name}` is no file of the package: write its path from the folder of `Cargo.toml`"
-        )
-    })?;
-    let text = reader.read(&path).map_err(|why| {
-        let place = path.display();
-        format!("cannot read `{place}` in the folder of `Cargo.toml`: {why}")
-    })?;
+    let (path, text) = reader.named(name)?;
     reader.paste(&path, &text)?;
     Ok(reader.text)
+}
+
+/// Reads a file of the package in `manifest_dir` as it is, but for the ends of its lines.
+///
+/// # Errors
+///
+/// The reason why it has no text, for the author of the attribute.
+pub(super) fn plain(
+    manifest_dir: &Path,
+    name: &str,
+    files: &mut BTreeSet<PathBuf>,
+) -> Result<String, String> {
+    let mut reader = Reader { manifest_dir, files, open: Vec::new(), text: String::new() };
+    reader.named(name).map(|it| it.1)
 }
 
 struct Reader<'a> {
@@ -156,6 +162,20 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
+    /// Reads the file that an attribute names; returns its path in the package, too.
+    fn named(&mut self, name: &str) -> Result<(PathBuf, String), String> {
+        let path = normal(Path::new(name)).ok_or_else(|| {
+            format!(
+                "`{name}` is no file of the package: write its path from the folder of `Cargo.toml`"
+            )
+        })?;
+        let text = self.read(&path).map_err(|why| {
+            let place = path.display();
+            format!("cannot read `{place}` in the folder of `Cargo.toml`: {why}")
+        })?;
+        Ok((path, text))
+    }
+
     fn read(&mut self, path: &Path) -> Result<String, String> {
         self.files.insert(path.to_owned());
         let found = read::text(&self.manifest_dir.join(path), MAX_TEXT_BYTES as u64);

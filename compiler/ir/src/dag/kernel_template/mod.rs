@@ -11,10 +11,12 @@
 //! - The text has its includes in it: nothing outside of it decides what is compiled, but for the
 //!   headers of this project.
 
+mod reference;
 mod text;
 
 use std::collections::BTreeSet;
 
+pub use reference::{RustFunction, element_type};
 pub(super) use text::ClassOf;
 
 use super::limits::{MAX_INDEX, is_index, is_short, magnitude};
@@ -57,6 +59,9 @@ pub struct KernelTemplate {
     pub params: Option<ParamStruct>,
     /// The launches, one after the other.
     pub kernels: Vec<KernelLaunch>,
+    /// The function that defines the results, where the language has no words for them: the computes of
+    /// the program say no more than their types and extents then.
+    pub reference: Option<RustFunction>,
 }
 
 /// A struct of a C header, passed to kernels by value.
@@ -239,10 +244,9 @@ impl KernelTemplate {
         if !few {
             return Some("a kernel template has too many parts, or no kernel".to_owned());
         }
-        if !self.source.ends_with('\n') || self.source.contains('\r') {
+        if !has_lines(&self.source) {
             return Some("the lines of a kernel template do not end with line feeds".to_owned());
         }
-        let is_path = |it: &str| !it.is_empty() && !it.contains(['"', '\\', '\n']);
         if !is_path(&self.file) {
             return Some("the file of a kernel template has no usable name".to_owned());
         }
@@ -268,6 +272,9 @@ impl KernelTemplate {
         }
         if self.params.as_ref().is_some_and(|it| !it.is_valid(n_dims, n_scalars)) {
             return Some("the struct of a kernel template has unusable fields".to_owned());
+        }
+        if let Some(mistake) = self.reference.as_ref().and_then(RustFunction::mistake) {
+            return Some(mistake);
         }
         let default = self.default_values();
         if !self.allows(&default) || self.launches(&default, facts).is_none() {
@@ -417,6 +424,16 @@ fn operation(op: LaunchOp, left: Poly, right: &Poly, facts: &Facts) -> Option<Po
         LaunchOp::Min => left.lesser(right, facts),
         LaunchOp::Max => left.greater(right, facts),
     })
+}
+
+/// Returns whether line feeds end all lines of a text.
+fn has_lines(text: &str) -> bool {
+    text.ends_with('\n') && !text.contains('\r')
+}
+
+/// Returns whether a text names a file, in every language that it is printed in.
+fn is_path(text: &str) -> bool {
+    !text.is_empty() && !text.contains(['"', '\\', '\n'])
 }
 
 /// Returns whether a text is an identifier of C.

@@ -9,12 +9,15 @@
 //! launch histogram: grid div(add(d0, sub(k0, 1)), k0), block k0, shared 0
 //! source
 //! |extern "C" __global__ void histogram(const int* x, int* counts, int N) {
+//! reference histogram of kernels/histogram.rs
+//! |pub fn histogram(x: &[i32], counts: &mut [i32], n: usize) {
 //! ```
 
 use std::fmt;
 
 use super::{
-    Constraint, FieldValue, KernelLaunch, KernelTemplate, Knob, LaunchExpr, ParamField, ParamStruct,
+    Constraint, FieldValue, KernelLaunch, KernelTemplate, Knob, LaunchExpr, ParamField,
+    ParamStruct, RustFunction,
 };
 
 impl fmt::Display for KernelTemplate {
@@ -37,7 +40,10 @@ impl fmt::Display for KernelTemplate {
             writeln!(f, "launch {name}: grid {grid}, block {block}, shared {shared}")?;
         }
         writeln!(f, "source")?;
-        self.source.lines().try_for_each(|it| writeln!(f, "|{it}"))
+        self.source.lines().try_for_each(|it| writeln!(f, "|{it}"))?;
+        let Some(RustFunction { file, name, source }) = &self.reference else { return Ok(()) };
+        writeln!(f, "reference {name} of {file}")?;
+        source.lines().try_for_each(|it| writeln!(f, "|{it}"))
     }
 }
 

@@ -4,7 +4,7 @@ use super::Reader;
 use super::cursor::{Cursor, Parsed};
 use crate::dag::kernel_template::{
     Constraint, FieldValue, KernelLaunch, KernelTemplate, Knob, LaunchExpr, LaunchOp, MAX_DEPTH,
-    ParamField, ParamStruct,
+    ParamField, ParamStruct, RustFunction,
 };
 use crate::dag::{CompareOp, ScalarId};
 use crate::poly::DimId;
@@ -35,13 +35,22 @@ impl Reader {
                 constraints: Vec::new(),
                 params: None,
                 kernels: Vec::new(),
+                reference: None,
             });
             return Ok(true);
         }
         let Some(template) = &mut self.dag.kernel_template else { return Ok(false) };
         if it.eat("|") {
-            template.source.push_str(rest(it));
-            template.source.push('\n');
+            let source = match &mut template.reference {
+                Some(reference) => &mut reference.source,
+                None => &mut template.source,
+            };
+            source.push_str(rest(it));
+            source.push('\n');
+        } else if it.eat("reference ") {
+            let name = name(it, " of ")?;
+            let file = rest(it).to_owned();
+            template.reference = Some(RustFunction { file, name, source: String::new() });
         } else if it.eat("macro ") {
             template.macros.push((name(it, " = ")?, it.number()?));
         } else if it.eat("knob ") {

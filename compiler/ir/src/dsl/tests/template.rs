@@ -50,6 +50,81 @@ fn a_template_is_a_part_of_the_canonical_text_and_is_read_back() {
     assert_eq!(id(&read), id(&dag));
 }
 
+/// A function whose results are defined in Rust.
+fn sorted(options: &str, rest: &str) -> String {
+    format!(
+        "#[autotune(dims(M = 1..=9, N = 64), template = \"sort.cu\" (\"void sort() {{}}\\n\"),
+            kernels(sort(grid = M, block = N)), {options})]
+         fn sort(x: Tensor<f32, M, N>, scale: f32{rest}"
+    )
+}
+
+const SORTED: &str = "reference(\"sort.rs\", by_rows) (\"// Sorts rows.\\nfn by_rows() {}\\n\")";
+const RESULTS: &str = ") -> (Tensor<f32, M, N>, Tensor<f32, M, N>, Tensor<bool, M>) {}";
+
+#[test]
+fn a_function_of_rust_takes_the_place_of_the_body() {
+    let dag = dag(&sorted(SORTED, RESULTS));
+    let text = print::canonical(&dag);
+    insta::assert_snapshot!(text, @"
+    tvmtune dag v1
+    dim d0 in 1..=9
+    scalar s0: f32
+    input t0: f32[d0, 64]
+    t1: f32[d0, 64] = 0.0_f32
+    t2: f32[d0, 64] = 0.0_f32
+    t3: bool[d0] = false_bool
+    return t1, t2, t3
+    template sort.cu
+    launch sort: grid d0, block 64, shared 0
+    source
+    |void sort() {}
+    reference by_rows of sort.rs
+    |// Sorts rows.
+    |fn by_rows() {}
+    ");
+    let read: Dag = text.parse().unwrap();
+    assert_eq!(read.kernel_template, dag.kernel_template);
+    let reference = dag.reference().unwrap();
+    assert_eq!(
+        reference.declaration(&dag),
+        "pub fn by_rows(x: &[f32], out0: &mut [f32], out1: &mut [f32], out2: &mut [bool], scale: f32, m: usize)"
+    );
+    let changed = sorted(&SORTED.replace("Sorts", "Orders"), RESULTS);
+    assert_ne!(id(&super::dag(&changed)), id(&dag));
+}
+
+#[test]
+fn mistakes_in_naming_a_function_of_rust() {
+    let said = |options: &str, rest: &str| {
+        let source = sorted(options, rest);
+        let error = super::program(&source).err();
+        error.map_or("nothing is wrong".to_owned(), |it| errors::render(&source, it))
+    };
+    let all = [
+        said(SORTED, &RESULTS.replace("{}", "{ x }")),
+        said(&SORTED.replace("fn by_rows", "fn by_row"), RESULTS),
+        said(SORTED, ", y: InOut<f32, M, N>) {}"),
+        said("reference(\"sort.rs\")", RESULTS),
+        said("reference(by_rows)", RESULTS),
+        said("reference = by_rows", RESULTS),
+        said("weight = 2", RESULTS),
+    ];
+    insta::assert_snapshot!(all.concat(), @r#"
+    3 | { x } => `by_rows` defines the results: write `{}` for the body
+    2 | by_rows => `sort.rs` has no function `by_rows`: write `pub fn by_rows(..)` there
+    2 | by_rows => the results of `by_rows` have memory of their own: declare `y` as `Tensor<..>`
+    1 |  => unexpected end of input, expected the name of a function, as in `reference("kernels/sort.rs", sort)`
+    2 | by_rows => expected the name of a file, as in `reference("kernels/sort.rs", sort)`
+    2 | = => expected parentheses, as in `reference("kernels/sort.rs", sort)`
+    3 | {} => nothing defines the results: write the definition, or add `reference("kernels/sort.rs", sort)`
+    "#);
+    let alone = "#[autotune(dims(N = 64), reference(\"sort.rs\", f) (\"fn f() {}\\n\"))]
+        fn sort(x: Tensor<f32, N>) -> Tensor<f32, N> {}";
+    let error = super::program(alone).unwrap_err();
+    insta::assert_snapshot!(errors::render(alone, error), @r#"1 | reference => `reference(..)` belongs to a kernel template: add `template = "kernels/sort.cu"`"#);
+}
+
 #[test]
 fn text_knobs_and_launches_are_identity_and_versions_of_a_file_are_one_class() {
     let one = dag(&with(OPTIONS, TEXT));
