@@ -160,7 +160,7 @@ fn mutate(space: &Space, point: &Point, random: &mut Random) -> Point {
     } else {
         next.choices[n] = random.below(decisions[n].options.len()) as u16;
     }
-    next
+    space.allowed(next, random).unwrap_or_else(|| point.clone())
 }
 
 /// Moves a factor between the level of decision `n` and another one of its axis. The outermost level is no

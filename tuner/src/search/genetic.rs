@@ -73,14 +73,15 @@ impl Genetic {
     }
 }
 
-/// Draws some decisions of a point anew.
-fn mutated(space: &Space, mut point: Point, random: &mut Random) -> Point {
+/// Draws some decisions of a point anew, of which constraints may allow a part only.
+fn mutated(space: &Space, parent: Point, random: &mut Random) -> Point {
+    let mut point = parent.clone();
     for (n, decision) in space.decisions(&point).iter().enumerate() {
         if random.chance(MUTATION) {
             point.choices[n] = random.below(decision.options.len()) as u16;
         }
     }
-    point
+    space.allowed(point, random).unwrap_or(parent)
 }
 
 impl Strategy for Genetic {

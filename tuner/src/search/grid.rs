@@ -12,6 +12,9 @@ use super::strategy::{Proposal, SearchContext, Strategy};
 use crate::outcome::Outcome;
 use crate::space::{Point, Space};
 
+/// Points in a row that constraints refuse, after which a sketch counts as exhausted.
+const MAX_REFUSED: u64 = 1 << 20;
+
 /// Proposes all points, one after the other.
 #[derive(Debug, Default)]
 pub struct Grid {
@@ -29,11 +32,16 @@ impl Grid {
         for _ in 0..self.next.len() {
             let sketch = self.turn % self.next.len();
             self.turn = sketch + 1;
-            if self.next[sketch] < space.sketches[sketch].n_points() {
-                let number = self.next[sketch];
-                self.next[sketch] += 1;
-                return Some(numbered(space, sketch as u16, number));
+            let n_points = space.sketches[sketch].n_points();
+            let numbers = self.next[sketch]..n_points.min(self.next[sketch] + MAX_REFUSED);
+            for number in numbers {
+                let point = numbered(space, sketch as u16, number);
+                if space.allows(&point) {
+                    self.next[sketch] = number + 1;
+                    return Some(point);
+                }
             }
+            self.next[sketch] = n_points;
         }
         None
     }

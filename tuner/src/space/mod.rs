@@ -8,10 +8,13 @@
 //!
 //! - A point has one option number for each decision of its sketch.
 //! - Sketches are only appended, so points stay valid.
+//! - Sampling, mutation, crossover and neighborhoods give points that the constraints of hand-written
+//!   kernels allow: no trial is spent on others.
 //! - Nothing here depends on anything but its arguments: the same random numbers give the same
 //!   points.
 
 mod mutate;
+mod repair;
 
 use tvmtune_ir::dag::Dag;
 use tvmtune_ir::target::Target;
@@ -79,6 +82,11 @@ impl Space {
         &self.sketch(point).decisions
     }
 
+    /// Returns whether a point satisfies the constraints of its sketch, if that has any.
+    pub fn allows(&self, point: &Point) -> bool {
+        self.sketch(point).allows(&point.choices)
+    }
+
     /// The trace of a point.
     pub fn instructions(&self, point: &Point) -> Vec<Instruction> {
         self.sketch(point).instructions(&point.choices)
@@ -101,13 +109,16 @@ impl Space {
     }
 
     /// A point of one sketch: each decision has any of its options, with more weight on its default.
+    /// Where constraints refuse it, the others make room for some of its decisions.
     pub fn random_of(&self, sketch: u16, random: &mut Random) -> Point {
         let Sketch { decisions, default, .. } = &self.sketches[sketch as usize];
         let keep = if self.is_analytic { KEEP_DEFAULT } else { 0.0 };
         let choose = |(Decision { options, .. }, best): (&_, &u16)| {
             if random.chance(keep) { *best } else { random.below(options.len()) as u16 }
         };
-        Point { sketch, choices: decisions.iter().zip(default).map(choose).collect() }
+        let point = Point { sketch, choices: decisions.iter().zip(default).map(choose).collect() };
+        let fallback = || Point { sketch, choices: default.clone() };
+        self.allowed(point, random).unwrap_or_else(fallback)
     }
 
     /// Returns the point of a trace: one of a present sketch, else the default of a new sketch named

@@ -1,5 +1,7 @@
 //! Mutation, crossover and neighborhoods of points, for evolution and coordinate descent.
 
+use std::collections::BTreeSet;
+
 use tvmtune_space::sketch::{Decision, DecisionKind};
 
 use super::{Neighbor, Point, Space};
@@ -8,7 +10,8 @@ use crate::random::Random;
 impl Space {
     /// A point that differs from this one in one or two decisions; the same only if there are no
     /// others. Moves, tried until one applies: a factor to its neighbor or to any other, a factor
-    /// from one level of an axis to another, any other option of the rest.
+    /// from one level of an axis to another, any other option of the rest. Where constraints refuse a
+    /// move, other decisions make room for it.
     pub fn mutate(&self, point: &Point, random: &mut Random) -> Point {
         for _ in 0..16 {
             let mut next = point.clone();
@@ -21,7 +24,7 @@ impl Space {
                     self.replace(&mut next, random) && first
                 }
             };
-            if moved && next != *point {
+            if moved && let Some(next) = self.allowed_move(point, next) {
                 return next;
             }
         }
@@ -42,12 +45,12 @@ impl Space {
                 child.choices[n] = other.choices[n];
             }
         }
-        child
+        self.allowed(child, random).unwrap_or_else(|| one.clone())
     }
 
     /// All points that differ in one decision: ordered ones by `distance` options to either side,
     /// the others by any. Then those that move as many options from one level of an axis to
-    /// another.
+    /// another. Where constraints refuse one, the nearest that they allow with that change stands for it.
     pub fn neighbors(&self, point: &Point, distance: u16) -> Vec<Neighbor> {
         let mut near = Vec::new();
         for (n, decision) in self.decisions(point).iter().enumerate() {
@@ -71,11 +74,12 @@ impl Space {
             let point = with(&with(point, from, less), to, more);
             near.push(Neighbor { point, decision: to as u16, is_later: true });
         }
-        near
+        self.allowed_neighbors(point, near)
     }
 
     /// The point of a sketch whose values are nearest to those that `wanted` returns for the name and
-    /// kind of a decision; the default option where it returns none. For options of another workload.
+    /// kind of a decision; the default option where it returns none. For options of another workload. If
+    /// constraints refuse it, the nearest that they allow.
     pub fn nearest(
         &self,
         sketch: u16,
@@ -95,7 +99,28 @@ impl Space {
                 *choice = best as u16;
             }
         }
-        Point { sketch, choices }
+        let fallback = || Point { sketch, choices: found.default.clone() };
+        self.allowed_with(Point { sketch, choices }, &[]).unwrap_or_else(fallback)
+    }
+
+    /// Returns the point that a move leads to, if it leads anywhere, with room made for it.
+    fn allowed_move(&self, from: &Point, to: Point) -> Option<Point> {
+        let changed = (0..to.choices.len()).filter(|it| from.choices[*it] != to.choices[*it]);
+        let changed: Vec<usize> = changed.collect();
+        self.allowed_with(to, &changed).filter(|it| it != from)
+    }
+
+    /// Returns neighbors of a point with room made for their changes, each point once.
+    fn allowed_neighbors(&self, point: &Point, near: Vec<Neighbor>) -> Vec<Neighbor> {
+        if near.iter().all(|it| self.allows(&it.point)) {
+            return near;
+        }
+        let mut seen = BTreeSet::new();
+        let allowed = |it: Neighbor| {
+            let point = self.allowed_move(point, it.point)?;
+            seen.insert(point.clone()).then_some(Neighbor { point, ..it })
+        };
+        near.into_iter().filter_map(allowed).collect()
     }
 
     /// Draws a decision of a point, with its number; `None` if there is none.

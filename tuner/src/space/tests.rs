@@ -1,4 +1,4 @@
-//! Sampling and moves: in range, deterministic, and covering.
+//! Sampling and moves: in range, deterministic, covering, and allowed.
 
 use std::collections::BTreeSet;
 
@@ -116,4 +116,95 @@ fn a_trace_is_imported_once_and_has_neighbors() {
     let other: Vec<Instruction> = vec!["split s0 a0 [7]".parse().unwrap()];
     let other = space.import_trace(&dag, &target, &other, "new");
     assert_eq!(space.sketch(&other).name, "new 2");
+}
+
+/// The space of a program whose hand-written kernel has these knobs and constraints.
+fn knobs(knobs: &str, constraints: &str) -> Space {
+    let text = format!("extern \"C\" __global__ void k() {{}}\nint read[] = {{{constraints}}};\n");
+    let source = format!(
+        "#[autotune(dims(N = 1..=4096), template = \"kernels/k.cu\" ({text:?}), knobs({knobs}),
+            constraints({constraints}), kernels(k(grid = N, block = 32)))]
+         fn k(x: Tensor<f32, N>) -> Tensor<f32, N> {{ compute(|n| x[[n]]) }}"
+    );
+    let dag = tvmtune_ir::dsl::program(&source).unwrap();
+    let gpu = tvmtune_ir::target::gpu::Arch { sm: 80, exact: false };
+    let gpu = tvmtune_ir::target::GpuTarget::generic(gpu);
+    Space::new(&dag, &Target::Gpu(gpu))
+}
+
+/// All points of a space that has one sketch.
+fn all_points(space: &Space) -> Vec<Point> {
+    let mut all = vec![Vec::new()];
+    for decision in &space.sketches[0].decisions {
+        let options = 0..decision.options.len() as u16;
+        let with = |it: &Vec<u16>| {
+            options.clone().map(|n| [it.as_slice(), &[n]].concat()).collect::<Vec<_>>()
+        };
+        all = all.iter().flat_map(with).collect();
+    }
+    all.into_iter().map(|choices| Point { sketch: 0, choices }).collect()
+}
+
+/// Draws points by every operator; returns those that were seen.
+fn draw(space: &Space, n: usize) -> BTreeSet<Point> {
+    let mut random = Random::new(7);
+    let mut points = space.defaults();
+    for _ in 0..n {
+        let (one, other) = (space.random(&mut random), &points[random.below(points.len())]);
+        let moved = [space.mutate(other, &mut random), space.crossover(&one, other, &mut random)];
+        let near = [1, 2, 4].into_iter().flat_map(|it| space.neighbors(&one, it));
+        let near: Vec<Point> = near.map(|it| it.point).collect();
+        points.extend(near.into_iter().chain(moved).chain([one]));
+    }
+    let value = random.below(2000) as u64;
+    points.push(space.nearest(0, &|_, _| Some(value)));
+    points.into_iter().collect()
+}
+
+/// The knobs of the example: about half of the settings are allowed.
+#[test]
+fn settings_that_constraints_refuse_are_never_proposed() {
+    let space = knobs(
+        "BLOCK in [256, 64, 128, 512], ITEMS in [4, 1, 2, 8, 16], COPIES in [2, 1, 4, 8]",
+        "BLOCK * ITEMS <= 4096, COPIES * 32 <= BLOCK, COPIES * 1024 <= 49152",
+    );
+    let allowed: BTreeSet<Point> =
+        all_points(&space).into_iter().filter(|it| space.allows(it)).collect();
+    assert_eq!(allowed.len(), 61);
+    assert_eq!(draw(&space, 200), allowed, "all of them, and no others");
+}
+
+/// Knobs of which none can move alone.
+#[test]
+fn knobs_that_depend_on_each_other_move_together() {
+    let space =
+        knobs("A in [8, 1, 2, 4, 16, 32, 64], B in [8, 1, 2, 4, 16, 32, 64]", "A * B == 64");
+    let start = space.defaults().remove(0);
+    let near = space.neighbors(&start, 1);
+    let choices: Vec<&[u16]> = near.iter().map(|it| it.point.choices.as_slice()).collect();
+    assert_eq!(choices, [[2, 4], [4, 2]]);
+    assert_eq!(draw(&space, 60).len(), 7);
+    let mut random = Random::new(1);
+    let moved = |_| space.mutate(&start, &mut random);
+    assert!((0..100).map(moved).all(|it| it != start && space.allows(&it)));
+}
+
+/// Of 64^8 settings, constraints allow few, and in one case the default alone.
+#[test]
+fn few_allowed_settings_of_many_are_found_or_given_up_quickly() {
+    let many: Vec<String> =
+        (0..8).map(|n| format!("K{n} in [1, {}]", list((2..=64).collect::<Vec<_>>()))).collect();
+    let product = (0..8).map(|n| format!("K{n}")).collect::<Vec<_>>().join(" * ");
+    let space = knobs(&many.join(", "), &format!("{product} <= 4, K0 == K1"));
+    let seen = draw(&space, 50);
+    assert!(seen.iter().all(|it| space.allows(it)));
+    // 1 alone, one knob of 2, 3 or 4 or two of 2 among six, and both of 2 in the first pair.
+    assert!(seen.len() > 15 && seen.len() <= 1 + 6 * 3 + 15 + 1, "{}", seen.len());
+    let space = knobs(&many.join(", "), &format!("{product} % 1000003 == 1"));
+    let seen = draw(&space, 20);
+    assert!(seen.iter().all(|it| space.allows(it)));
+}
+
+fn list(values: Vec<u64>) -> String {
+    values.iter().map(u64::to_string).collect::<Vec<_>>().join(", ")
 }

@@ -122,7 +122,7 @@ fn saturate(value: i128) -> i64 {
 ///
 /// A variable's bound may mention dimensions and other variables; looking it up must terminate,
 /// so a bound mentions only variables of loops further out.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Facts {
     dims: BTreeMap<DimId, Interval>,
     /// The lower bound of a dimension, as a polynomial in others.

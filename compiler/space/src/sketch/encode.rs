@@ -153,7 +153,8 @@ impl Sketch {
                     }
                 })
             }
-            (Step::SetKnobs { knobs }, Instruction::SetKnobs { values }) => {
+            (Step::SetKnobs(knobs), Instruction::SetKnobs { values }) => {
+                let knobs = &knobs.decisions;
                 (knobs.len() == values.len()).then(|| {
                     for (knob, value) in knobs.iter().zip(values) {
                         let options = &self.decisions[knob.0 as usize].options;

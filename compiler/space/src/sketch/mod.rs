@@ -49,6 +49,7 @@ mod types;
 
 pub use self::ansor::ansor;
 pub use self::encode::Encoded;
+pub use self::hand_written::Knobs;
 pub use self::types::{Decision, DecisionId, DecisionKind, Factor, Sketch, Step, TemplateKind};
 
 use self::builder::Builder;

@@ -1,5 +1,8 @@
 //! The data of a sketch: a trace with open arguments, its decisions, and the trace of a point.
 
+use std::sync::Arc;
+
+use super::hand_written::Knobs;
 use tvmtune_ir::dag::TensorId;
 use tvmtune_ir::size::Size;
 use tvmtune_schedule::error::ScheduleError;
@@ -200,10 +203,7 @@ pub enum Step {
         limits: Vec<(DecisionId, Vec<u64>)>,
     },
     /// The values of the knobs of hand-written kernels, each a decision.
-    SetKnobs {
-        /// The decisions, in order of the knobs.
-        knobs: Vec<DecisionId>,
-    },
+    SetKnobs(Arc<Knobs>),
 }
 
 impl Step {
@@ -252,8 +252,8 @@ impl Step {
                 let tasks = loops.iter().take(n_loops);
                 trace.extend(tasks.map(|it| annotated(stage, it, LoopKind::Parallel)));
             }
-            Step::SetKnobs { knobs } => {
-                let values = knobs.iter().map(|it| value(*it)).collect();
+            Step::SetKnobs(knobs) => {
+                let values = knobs.decisions.iter().map(|it| value(*it)).collect();
                 trace.push(Instruction::SetKnobs { values });
             }
         }
