@@ -2,8 +2,10 @@
 
 #![forbid(unsafe_code)]
 
-mod counts;
 mod attention;
+mod counts;
+mod rows;
 
 pub use attention::paged_attention;
 pub use counts::histogram;
+pub use rows::sort_rows;

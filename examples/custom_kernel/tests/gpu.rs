@@ -8,7 +8,7 @@
 use std::fs;
 use std::process::Command;
 
-use custom_kernel::{histogram, paged_attention};
+use custom_kernel::{histogram, paged_attention, sort_rows};
 use tvmtune_runtime::half::f16;
 use tvmtune_runtime::{Cpu, cuda};
 
@@ -61,6 +61,27 @@ fn counts_are_those_of_the_cpu_and_of_plain_rust() {
             let mut counts = stream.clone_htod(&vec![-1_i32; 256]).unwrap();
             histogram(stream, &on_gpu, lo, scale, &mut counts).unwrap();
             assert_eq!(stream.clone_dtoh(&counts).unwrap(), expected, "{n} values on the GPU");
+        }
+    });
+}
+
+#[test]
+fn sorted_rows_are_those_of_plain_rust() {
+    on_gpu("sorted_rows_are_those_of_plain_rust", |stream| {
+        for m in [1, 2, 3, 63, 64, 65, 129] {
+            let mut x = values(m * 128);
+            x[7] = -0.0;
+            x[8] = f32::NEG_INFINITY;
+            let mut expected = x.clone();
+            expected.chunks_mut(128).for_each(|it| it.sort_unstable_by(f32::total_cmp));
+            let bits = |it: &[f32]| -> Vec<u32> { it.iter().map(|it| it.to_bits()).collect() };
+            let mut sorted = vec![1.0; x.len()];
+            sort_rows(&Cpu::new(), &x, &mut sorted).unwrap();
+            assert_eq!(bits(&sorted), bits(&expected), "{m} rows on the CPU");
+            let mut on_gpu = stream.clone_htod(&vec![1.0_f32; x.len()]).unwrap();
+            sort_rows(stream, &stream.clone_htod(&x).unwrap(), &mut on_gpu).unwrap();
+            let sorted = stream.clone_dtoh(&on_gpu).unwrap();
+            assert_eq!(bits(&sorted), bits(&expected), "{m} rows on the GPU");
         }
     });
 }

@@ -20,7 +20,7 @@ fn sorted(source: &str) -> Dag {
     dsl::program(&program).unwrap()
 }
 
-const SORT: &str = "//! Sorts rows.
+const SORT: &str = "// Sorts rows.
 
 pub fn sort(x: &[f32], out: &mut [f32], above: &mut [bool], limit: f32, least: i64, m: usize) {
     assert_eq!(x.len(), m * 8);

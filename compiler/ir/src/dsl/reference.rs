@@ -137,6 +137,15 @@ impl Elaborator {
             );
             return self.errors.at(ident, message);
         }
+        if let Some(n) = source.lines().position(is_inner_attribute) {
+            let message = format!(
+                "`{}` is included in a module, which line {} does not begin: write `//` for `//!`, \
+                 and leave out `#![..]`",
+                file.value(),
+                n + 1
+            );
+            return self.errors.at(file, message);
+        }
         if !is_identifier(&name) {
             return self
                 .errors
@@ -144,4 +153,9 @@ impl Elaborator {
         }
         Some(RustFunction { file: file.value(), name, source: source.clone() })
     }
+}
+
+/// Returns whether a line is an attribute, or documentation, of the file that it stands in.
+fn is_inner_attribute(line: &str) -> bool {
+    ["//!", "/*!", "#!["].iter().any(|it| line.trim_start().starts_with(it))
 }

@@ -104,6 +104,7 @@ fn mistakes_in_naming_a_function_of_rust() {
     let all = [
         said(SORTED, &RESULTS.replace("{}", "{ x }")),
         said(&SORTED.replace("fn by_rows", "fn by_row"), RESULTS),
+        said(&SORTED.replace("// Sorts", "//! Sorts"), RESULTS),
         said(SORTED, ", y: InOut<f32, M, N>) {}"),
         said("reference(\"sort.rs\")", RESULTS),
         said("reference(by_rows)", RESULTS),
@@ -113,6 +114,7 @@ fn mistakes_in_naming_a_function_of_rust() {
     insta::assert_snapshot!(all.concat(), @r#"
     3 | { x } => `by_rows` defines the results: write `{}` for the body
     2 | by_rows => `sort.rs` has no function `by_rows`: write `pub fn by_rows(..)` there
+    2 | "sort.rs" => `sort.rs` is included in a module, which line 1 does not begin: write `//` for `//!`, and leave out `#![..]`
     2 | by_rows => the results of `by_rows` have memory of their own: declare `y` as `Tensor<..>`
     1 |  => unexpected end of input, expected the name of a function, as in `reference("kernels/sort.rs", sort)`
     2 | by_rows => expected the name of a file, as in `reference("kernels/sort.rs", sort)`
