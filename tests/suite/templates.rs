@@ -26,7 +26,7 @@ fn example() -> PathBuf {
 /// The example as a package of its own, with a change of its kernel.
 fn sandbox(change: impl Fn(&str) -> String) -> Sandbox {
     let read = |name: &str| fs::read_to_string(example().join(name)).expect("the example is there");
-    let source = read("src/lib.rs").replace("N = 1..=1048576", "N = 1..=3000");
+    let source = read("src/counts.rs").replace("N = 1..=1048576", "N = 1..=3000");
     let sandbox = Sandbox::new("sandbox", &source.replace("N = [4096, 1048576]", "N = [3000]"));
     for name in FILES {
         sandbox.write(name, &change(&read(name)));
