@@ -8,6 +8,7 @@
 
 mod cli;
 mod command;
+mod cycles;
 mod device_plan;
 pub mod emulate;
 mod needed_glibc;

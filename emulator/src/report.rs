@@ -7,6 +7,8 @@ use crate::fault::SourceLocation;
 pub struct Report {
     /// Instructions of warps.
     pub instructions: u64,
+    /// Barriers at which all threads of a CTA arrived, of all CTAs; mbarriers do not count.
+    pub barriers: u64,
     /// Costs of accesses to memory, line by line, if [`crate::Options::profile`] is set.
     pub accesses: Vec<AccessCost>,
 }

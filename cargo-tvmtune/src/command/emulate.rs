@@ -3,13 +3,8 @@
 //!
 //! Each setting of the knobs is compiled with line information and run at the least extents of a bucket
 //! and at odd ones that are small enough. A wrong result, a race, a missing barrier or an access out of
-//! bounds is an error by the line of the author's file. Settings that are right are listed by the cycles
-//! that a multiprocessor needs at least for what they execute.
-//!
-//! # Source
-//!
-//! Per cycle, a multiprocessor since Volta issues 4 warp instructions and serves one wavefront of shared
-//! memory, and the second-level cache delivers 64 bytes (CUDA C++ Programming Guide; Jia et al., 2018).
+//! bounds is an error by the line of the author's file. Settings that are right are listed by an estimate
+//! of the cycles that a multiprocessor takes for what they execute: see [`cycles`].
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -18,7 +13,8 @@ use anyhow::{Result, bail};
 use serde::Serialize;
 use tvmtune_build::op::Op;
 use tvmtune_cuda::Generated;
-use tvmtune_emulator::{AccessedMemory, Module, Options, Report};
+use tvmtune_cuda::codegen::Entry;
+use tvmtune_emulator::{Module, Options, Report};
 use tvmtune_ir::dag::{Dag, KernelTemplate};
 use tvmtune_ir::interp::Mismatch;
 use tvmtune_ir::poly::Interval;
@@ -30,6 +26,7 @@ use tvmtune_tuner::measure::CaseSpec;
 use tvmtune_tuner::parallel::on_all_cores;
 
 use crate::cli::Emulate;
+use crate::cycles::{self, Cycles, Resources};
 use crate::output::{eprintln, print, println};
 use crate::render::{Table, count};
 use crate::{Exit, emulate, records, workspace};
@@ -49,13 +46,9 @@ struct Line {
     setting: String,
     /// None if it is right.
     error: Option<String>,
-    /// Cycles of one multiprocessor at the largest extents that were run.
-    cycles: f64,
-    instructions: u64,
-    global_sectors: u64,
-    shared_wavefronts: u64,
-    /// Wavefronts that conflicts between banks cost.
-    conflicts: u64,
+    /// Of the launches at the largest extents that were run.
+    #[serde(flatten)]
+    counts: Cycles,
 }
 
 /// A setting to run.
@@ -99,7 +92,7 @@ pub(crate) fn run(arguments: &Emulate) -> Result<Exit> {
     let is_right = |it: &Line| it.error.is_none();
     lines.sort_by(|a, b| {
         let place = |it: &Line| (it.name.clone(), it.extents.clone(), !is_right(it));
-        place(a).cmp(&place(b)).then(a.cycles.total_cmp(&b.cycles))
+        place(a).cmp(&place(b)).then(a.counts.cycles.total_cmp(&b.counts.cycles))
     });
     match arguments.json {
         true => println!("{}", serde_json::to_string_pretty(&lines)?),
@@ -154,30 +147,18 @@ fn line(job: &Job<'_>, compiler: &Compiler<'_>, arguments: &Emulate) -> Line {
     let knobs = job.template.knobs.iter().zip(&job.values);
     let setting: Vec<String> = knobs.map(|(it, value)| format!("{} = {value}", it.name)).collect();
     let setting = if setting.is_empty() { "-".to_owned() } else { setting.join(", ") };
-    let mut line = Line {
+    let counts = counts(job, compiler, arguments);
+    Line {
         name: job.op.name().to_owned(),
         extents: records::extents(job.op, job.bucket),
         setting,
-        error: None,
-        cycles: 0.0,
-        instructions: 0,
-        global_sectors: 0,
-        shared_wavefronts: 0,
-        conflicts: 0,
-    };
-    match reports(job, compiler, arguments) {
-        Ok(reports) => line.add(&reports),
-        Err(error) => line.error = Some(error),
+        error: counts.as_ref().err().cloned(),
+        counts: counts.unwrap_or_default(),
     }
-    line
 }
 
-/// Compiles and runs a setting at each of some extents; returns the reports of the last.
-fn reports(
-    job: &Job<'_>,
-    compiler: &Compiler<'_>,
-    arguments: &Emulate,
-) -> Result<Vec<Report>, String> {
+/// Compiles and runs a setting at each of some extents; returns the counts at the last ones.
+fn counts(job: &Job<'_>, compiler: &Compiler<'_>, arguments: &Emulate) -> Result<Cycles, String> {
     let mut schedule = Schedule::new(&job.dag);
     schedule.set_knobs(&job.values).map_err(|it| it.to_string())?;
     let generated = tvmtune_cuda::generate(&schedule).map_err(|it| it.to_string())?;
@@ -186,32 +167,49 @@ fn reports(
     if let Some(misfit) = misfits.into_iter().find(|it| !it.runs()) {
         return Err(format!("it does not fit {}: {misfit}", target.arch));
     }
-    let module = module(job.op.name(), &generated, compiler, arguments)?;
+    let (module, resources) = compile(job.op.name(), &generated, compiler, arguments)?;
     let mut reports = Vec::new();
     for dims in extents(&job.dag, job.bucket, &arguments.at) {
         reports = check(job, &generated, &module, &dims)?;
     }
-    Ok(reports)
+    let run: Vec<_> = reports.into_iter().zip(resources.iter().copied()).collect();
+    cycles::estimate(&run, &target).ok_or_else(|| {
+        let most = resources.iter().max_by_key(|it| it.threads * it.registers);
+        let most = most.map_or(String::new(), |it| {
+            format!(": a block has {} threads of {} registers", it.threads, it.registers)
+        });
+        format!(
+            "it does not fit {}{most}; have the compiler use fewer by `__launch_bounds__`, or constrain \
+             the knobs",
+            target.arch
+        )
+    })
 }
 
-fn module(
+/// Compiles a setting; returns its code, and what a block of each launch takes.
+fn compile(
     name: &str,
     generated: &Generated,
     compiler: &Compiler<'_>,
     arguments: &Emulate,
-) -> Result<Module, String> {
-    let arch = arguments.target.arch;
-    let arch = format!("compute_{}{}", arch.sm, if arch.exact { "a" } else { "" });
+) -> Result<(Module, Vec<Resources>), String> {
+    let arch = arguments.target.arch.to_string();
     let text = &generated.unit.source;
     let source = Source { name: &format!("{name}.cu"), text, arch: &arch, options: &[LINES] };
     let code = compiler.compile(&source).map_err(|it| it.to_string())?;
+    let names = generated.unit.entries.iter().map(|it| &*it.name);
+    code.has_kernels(names).map_err(|it| it.to_string())?;
     let module = Module::parse(&code.ptx).map_err(|it| it.to_string())?;
-    match generated.unit.entries.iter().find(|it| module.kernel(&it.name).is_none()) {
-        Some(missing) => {
-            Err(tvmtune_tuner::compile::MissingKernel(missing.name.clone()).to_string())
-        }
-        None => Ok(module),
-    }
+    let resources = |it: &Entry| {
+        let usage = code.usage(&it.name)?;
+        let of_file = u32::try_from(usage.static_shared_bytes).unwrap_or(u32::MAX);
+        Some(Resources {
+            threads: it.threads,
+            registers: usage.registers,
+            shared_bytes: it.shared_bytes.saturating_add(of_file),
+        })
+    };
+    Ok((module, generated.unit.entries.iter().filter_map(resources).collect()))
 }
 
 /// Runs code at some extents, and compares its results with the definition.
@@ -278,24 +276,6 @@ fn work(dag: &Dag, dims: &[i64]) -> f64 {
     elements.chain(iterations).sum()
 }
 
-impl Line {
-    fn add(&mut self, reports: &[Report]) {
-        self.instructions = reports.iter().map(|it| it.instructions).sum();
-        for access in reports.iter().flat_map(|it| &it.accesses) {
-            match access.memory {
-                AccessedMemory::Global => self.global_sectors += access.transactions,
-                AccessedMemory::Shared => {
-                    self.shared_wavefronts += access.transactions;
-                    self.conflicts += access.transactions.saturating_sub(access.ideal);
-                }
-            }
-        }
-        let issue = self.instructions as f64 / 4.0;
-        let sectors = self.global_sectors as f64 / 2.0;
-        self.cycles = issue.max(sectors).max(self.shared_wavefronts as f64);
-    }
-}
-
 fn table(lines: &[Line]) -> Table {
     let mut table = Table::new([
         "kernel",
@@ -307,19 +287,26 @@ fn table(lines: &[Line]) -> Table {
         "sectors",
         "wavefronts",
         "conflicts",
+        "barriers",
+        "registers",
+        "occupancy",
     ]);
     for it in lines {
+        let counts = &it.counts;
         let of_run = |text: String| if it.error.is_some() { "-".to_owned() } else { text };
         table.row([
             it.name.clone(),
             it.extents.clone(),
             it.setting.clone(),
             if it.error.is_some() { "failed" } else { "right" }.to_owned(),
-            of_run(format!("{:.0}", it.cycles)),
-            of_run(it.instructions.to_string()),
-            of_run(it.global_sectors.to_string()),
-            of_run(it.shared_wavefronts.to_string()),
-            of_run(it.conflicts.to_string()),
+            of_run(format!("{:.0}", counts.cycles)),
+            of_run(counts.instructions.to_string()),
+            of_run(counts.global_sectors.to_string()),
+            of_run(counts.shared_wavefronts.to_string()),
+            of_run(counts.conflicts.to_string()),
+            of_run(counts.barriers.to_string()),
+            of_run(counts.registers.to_string()),
+            of_run(format!("{:.0} %", counts.occupancy * 100.0)),
         ]);
     }
     table

@@ -95,6 +95,7 @@ impl Machine<'_> {
 
     /// Completes a barrier at which all threads have arrived.
     fn complete_barrier(&mut self, cta: usize, id: u32) {
+        self.n_barriers += 1;
         let done = std::mem::take(&mut self.ctas[cta].barriers[id as usize]);
         if let Some(race) = &mut self.race {
             let clock = done.released.finish();

@@ -63,7 +63,11 @@ pub(crate) fn run(
         Parameters::new(kernel, arguments, memory).map_err(|why| Box::new(bad(why)))?;
     let mut machine = Machine::new(kernel, launch, parameters, memory, options);
     machine.run()?;
-    Ok(Report { instructions: machine.instructions, accesses: machine.accesses() })
+    Ok(Report {
+        instructions: machine.instructions,
+        barriers: machine.n_barriers,
+        accesses: machine.accesses(),
+    })
 }
 
 /// The position of a warp in the grid.
@@ -118,6 +122,7 @@ struct Machine<'a> {
     /// Counts changes of mbarriers.
     mbarrier_events: u64,
     instructions: u64,
+    n_barriers: u64,
     costs: Option<Costs>,
     /// The warp that runs, and the index of its instruction: for faults.
     at: (usize, usize),
@@ -158,6 +163,7 @@ impl<'a> Machine<'a> {
             transfers: Vec::new(),
             mbarrier_events: 0,
             instructions: 0,
+            n_barriers: 0,
             costs: options.profile.then(Costs::new),
             at: (0, 0),
         }

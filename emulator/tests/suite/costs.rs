@@ -1,11 +1,11 @@
 //! The profile of accesses, line by line, without a GPU.
 
-use tvmtune_emulator::{AccessedMemory, Launch, Memory, Options};
+use tvmtune_emulator::{AccessedMemory, Launch, Memory, Options, Report};
 
 use crate::common::{line_of, module};
 
-/// Wavefronts or sectors of a line, and how many would do.
-fn cost(fixture: &str, memory: AccessedMemory, write: bool, text: &str) -> (u64, u64) {
+/// The report of two blocks.
+fn report(fixture: &str) -> Report {
     let module = module(fixture);
     let mut device = Memory::new();
     let [a, b] = ["a", "b"].map(|it| device.add(it, vec![0; 4 * 32 * 64]));
@@ -14,7 +14,12 @@ fn cost(fixture: &str, memory: AccessedMemory, write: bool, text: &str) -> (u64,
     let arguments = [a.into(), b.into(), 32i32.into(), 64i32.into()];
     let options = Options { profile: true, ..Options::default() };
     let kernel = module.kernel("transpose").unwrap();
-    let report = kernel.run(&launch, &arguments, &mut device, &options).unwrap();
+    kernel.run(&launch, &arguments, &mut device, &options).unwrap()
+}
+
+/// Wavefronts or sectors of a line, and how many would do.
+fn cost(fixture: &str, memory: AccessedMemory, write: bool, text: &str) -> (u64, u64) {
+    let report = report(fixture);
     let line = line_of("transpose.cu", text);
     let of_line = report.accesses.iter().filter(|it| {
         it.memory == memory
@@ -34,4 +39,9 @@ fn padding_removes_bank_conflicts() {
     let inwards = "tile[i][x] = a[row * cols + col];";
     assert_eq!(cost("transpose.no_padding.sm_75", shared, true, inwards), (64, 64));
     assert_eq!(cost("transpose.sm_75", global, false, inwards), (4 * 64, 4 * 64));
+}
+
+#[test]
+fn each_block_counts_the_barriers_at_which_it_waits() {
+    assert_eq!(report("transpose.sm_75").barriers, 2);
 }
