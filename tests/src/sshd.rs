@@ -118,6 +118,16 @@ impl Sshd {
         fs::set_permissions(&path, Permissions::from_mode(0o755)).expect("it is ours");
     }
 
+    /// Puts a driver of CUDA there, of which every command knows.
+    pub fn add_driver(&self, library: &Path) {
+        let bin = self.folder.path().join("bin");
+        let place = bin.join("libcuda.so.1");
+        fs::copy(library, &place).expect("it is there");
+        fs::set_permissions(place, Permissions::from_mode(0o755)).expect("it is ours");
+        let path = bin.display();
+        self.fake("sh", &format!("LD_LIBRARY_PATH='{path}' exec /bin/sh \"$@\""));
+    }
+
     /// The files and folders that are left there.
     pub fn left(&self) -> Vec<PathBuf> {
         let folders = ["home", "tmp"].map(|it| self.folder.path().join(it));
