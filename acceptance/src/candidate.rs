@@ -253,7 +253,7 @@ fn prediction(generated: &Generated, code: &Code, target: &GpuTarget, dims: &[i6
             bound: bound.to_string(),
             registers,
             frame_bytes: usage(&entry.name).frame_bytes,
-            threads: entry.threads,
+            threads: entry.n_threads(),
             shared_bytes: entry.shared_bytes,
             occupancy,
             waves,

@@ -96,8 +96,8 @@ fn launch(
     options: &Options,
 ) -> Result<Report, Box<Fault>> {
     let grid = &generated.grid;
-    let blocks = entry.blocks.eval_dims(dims);
-    if blocks <= 0 {
+    let blocks = entry.blocks_at(dims);
+    if blocks.contains(&0) {
         return Ok(Report::default());
     }
     let argument = |it: &Param| match it {
@@ -115,8 +115,10 @@ fn launch(
     };
     let arguments: Vec<Argument> = entry.params.iter().map(argument).collect();
     let launch = Launch {
+        grid: blocks.map(|it| it as u32),
+        block: entry.block,
+        cluster: None,
         dynamic_shared_bytes: entry.shared_bytes,
-        ..Launch::linear(blocks as u32, entry.threads)
     };
     let kernel = module.kernel(&entry.name).expect("callers pass the module of this code");
     kernel.run(&launch, &arguments, memory, options)

@@ -147,7 +147,7 @@ fn errors_of_devices_say_what_to_do() {
 /// stored with its columns first.
 const KERNELS: &str = r#"
 extern "C" __global__ void scale(const float* x, float* t, float s, long long n) {
-  const int i = blockIdx.x * 32 + threadIdx.x;
+  const int i = blockIdx.y * 32 + threadIdx.y * 16 + threadIdx.x;
   if (i < n) t[i] = x[i] * s;
 }
 extern "C" __global__ void reverse_add(const float* t, const float* w, float* y, int n) {
@@ -173,13 +173,13 @@ static TABLE: [Entry; 6] = [
 static FUNCTIONS: [Function; 2] = [
     Function {
         name: "scale",
-        threads: 32,
+        block: [16, 2, 1],
         shared_bytes: 0,
         params: &[Param::Entry(0), Param::Entry(3), Param::Entry(4), Param::Entry(5)],
     },
     Function {
         name: "reverse_add",
-        threads: 32,
+        block: [32, 1, 1],
         // More than a kernel has without being asked.
         shared_bytes: 4 * (12288 + 32),
         params: &[Param::Entry(3), Param::Entry(1), Param::Entry(2), Param::Entry(5)],
@@ -195,7 +195,8 @@ fn work(dims: &[i64]) -> [f64; 2] {
 fn numbers(dims: &[i64], numbers: &mut [u64]) {
     let n = (dims[0] * 2) as u64;
     (numbers[3], numbers[5]) = (4 * n, n);
-    (numbers[6], numbers[7]) = (n.div_ceil(32), n.div_ceil(32));
+    let n_blocks = n.div_ceil(32);
+    numbers[6..12].copy_from_slice(&[1, n_blocks, 1, n_blocks, 1, 1]);
 }
 
 /// The code of the kernels above for an architecture, as a cubin or as PTX; `None` without NVRTC.
@@ -240,7 +241,7 @@ fn functions_are_passed_as_many_parameters_as_they_have() {
     }
     let mut all = vec![0; program(image).cuda[0][0].n_numbers()];
     numbers(&[17], &mut all);
-    assert_eq!(all, [0, 0, 0, 136, 0, 34, 2, 2]);
+    assert_eq!(all, [0, 0, 0, 136, 0, 34, 1, 2, 1, 2, 1, 1]);
 }
 
 /// Launches the program as generated code does.

@@ -25,6 +25,8 @@ mod former;
 mod gpu_tuning;
 mod hostile;
 mod in_place;
+mod kernel_grids;
+mod kernel_headers;
 mod kernels;
 mod locks;
 mod macros;

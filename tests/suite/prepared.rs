@@ -270,7 +270,7 @@ fn main() {
                 println!("{} {:?} {}", image.arch, image.bytes.get(..4), image.bytes.len());
             }
             for it in it.functions {
-                println!("{} {} {}", it.name, it.threads, it.shared_bytes);
+                println!("{} {:?} {}", it.name, it.block, it.shared_bytes);
             }
             for m in dims {
                 let mut numbers = vec![0; it.n_numbers()];
@@ -364,10 +364,10 @@ fn described(generated: &Generated, images: &[(String, PathBuf)], dims: [i64; 2]
         writeln!(text, "{arch} {:?} {}", bytes.get(..4), bytes.len()).expect("a string");
     }
     for it in &generated.unit.entries {
-        writeln!(text, "{} {} {}", it.name, it.threads, it.shared_bytes).expect("a string");
+        writeln!(text, "{} {:?} {}", it.name, it.block, it.shared_bytes).expect("a string");
     }
     for m in dims {
-        let blocks = generated.unit.entries.iter().map(|it| it.blocks.eval_dims(&[m]).max(0));
+        let blocks = generated.unit.entries.iter().flat_map(|it| it.blocks_at(&[m]));
         writeln!(text, "{:?}", blocks.collect::<Vec<_>>()).expect("a string");
     }
     text

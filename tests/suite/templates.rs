@@ -330,7 +330,7 @@ fn files_of_a_template_are_watched_also_where_they_are_missing() {
 const SCRIPT: &str = env!("CARGO_BIN_EXE_script");
 
 /// The libclang of the Python package, which has no headers.
-fn libclang() -> Option<PathBuf> {
+pub(crate) fn libclang() -> Option<PathBuf> {
     match pip::file("libclang==18.1.1", "clang/native/libclang.so") {
         Ok(path) => Some(path),
         Err(error) => {
@@ -425,6 +425,28 @@ fn what_stands_in_the_way_of_bindings_is_said_with_the_lines_of_clang() {
     let none = bind(&sandbox, Path::new("/nowhere")).join("\n");
     assert!(none.contains("`kernels/histogram.h` has no bindings: "), "{none}");
     assert!(none.contains("libclang"), "{none}");
+}
+
+#[test]
+fn a_file_that_compiles_for_one_architecture_alone_is_recorded_for_that_alone() {
+    let Some(nvrtc) = nvrtc() else { return };
+    let of_hopper = "#if __CUDA_ARCH__ < 900\n#error it needs clusters\n#endif\n\nextern \"C\" __global__ void count";
+    let sandbox = sandbox(|text| text.replace("extern \"C\" __global__ void count", of_hopper));
+    let record = |target: &str| {
+        let mut command = sandbox.command(TVMTUNE);
+        command.env("TVMTUNE_NVRTC", nvrtc.path());
+        said(command.args(["compile", "--record", "--target", target]))
+    };
+    let refused = record("cuda:sm_80");
+    assert_eq!(refused.code, Some(1), "{refused:?}");
+    let expected = ["does not compile for sm_80", "kernels/histogram.cu(", "it needs clusters"];
+    assert!(expected.iter().all(|it| refused.err.contains(it)), "{}", refused.err);
+    assert!(sandbox.records().is_empty());
+    let recorded = record("cuda:sm_90a");
+    assert_eq!(recorded.code, Some(0), "{recorded:?}");
+    assert_eq!(sandbox.records().len(), 1);
+    assert_eq!(record("cuda:sm_80").code, Some(1));
+    assert_eq!(sandbox.records().len(), 1, "what was there stays");
 }
 
 #[test]

@@ -144,9 +144,8 @@ fn settings(template: &KernelTemplate, all: bool) -> Vec<Vec<u64>> {
 }
 
 fn line(job: &Job<'_>, compiler: &Compiler<'_>, arguments: &Emulate) -> Line {
-    let knobs = job.template.knobs.iter().zip(&job.values);
-    let setting: Vec<String> = knobs.map(|(it, value)| format!("{} = {value}", it.name)).collect();
-    let setting = if setting.is_empty() { "-".to_owned() } else { setting.join(", ") };
+    let setting = job.template.setting(&job.values);
+    let setting = if setting.is_empty() { "-".to_owned() } else { setting };
     let counts = counts(job, compiler, arguments);
     Line {
         name: job.op.name().to_owned(),
@@ -204,7 +203,7 @@ fn compile(
         let usage = code.usage(&it.name)?;
         let of_file = u32::try_from(usage.static_shared_bytes).unwrap_or(u32::MAX);
         Some(Resources {
-            threads: it.threads,
+            threads: it.n_threads(),
             registers: usage.registers,
             shared_bytes: it.shared_bytes.saturating_add(of_file),
         })

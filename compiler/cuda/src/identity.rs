@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
 use tvmtune_ir::artifact::ArtifactId;
+use tvmtune_ir::dag::kernel_template::without_last_ones;
 
 use crate::codegen::{Entry, Param, TensorMapEncoding, Unit};
 
@@ -19,9 +20,11 @@ const VERSION: &str = "cuda code, identity 2";
 /// Returns the identity of printed kernels.
 pub(crate) fn identify(unit: &Unit) -> ArtifactId {
     let mut text = format!("{VERSION}\n");
-    for Entry { name, params, blocks, threads, shared_bytes } in &unit.entries {
+    for Entry { name, params, grid, block, shared_bytes } in &unit.entries {
+        let grid = without_last_ones(grid).join(" by ");
+        let block = without_last_ones(block).join(" by ");
         // A `String` takes any text.
-        let _ = writeln!(text, "kernel {name}: {blocks} blocks, {threads}, {shared_bytes} bytes");
+        let _ = writeln!(text, "kernel {name}: {grid} blocks, {block}, {shared_bytes} bytes");
         for param in params {
             let _ = match param {
                 Param::Pointer(tensor) => writeln!(text, "tensor {}", tensor.0),

@@ -92,8 +92,8 @@ extern "C" __global__ void attention(const tvmtune::f16* __restrict__ q, const t
                                      paged_attention_params params) {
   extern __shared__ float shared[];
   int* pages = (int*)(shared + WARPS * QUERIES * (HEAD_DIM + 2));
-  const unsigned int sequence = blockIdx.x / (HEADS / QUERIES);
-  const int head = blockIdx.x % (HEADS / QUERIES) * QUERIES;
+  const unsigned int sequence = blockIdx.y;
+  const int head = blockIdx.x * QUERIES;
   const int column = threadIdx.x % LANES * VECTOR;
   const long long first = ((long long)sequence * HEADS + head) * HEAD_DIM;
   const int of_head = head / (HEADS / KV_HEADS) * HEAD_DIM + column;

@@ -36,7 +36,7 @@ use tvmtune_runtime::autotune;
         THREADS / 32 * QUERIES * (HEAD_DIM + 2) * 4 + STEP * 4 <= PAGED_ATTENTION_SHARED_BYTES
     ),
     kernels(attention(
-        grid = SEQS * (HEADS / QUERIES),
+        grid = (HEADS / QUERIES, SEQS),
         block = THREADS,
         shared = THREADS / 32 * QUERIES * (HEAD_DIM + 2) * 4 + STEP * 4
     ))

@@ -40,8 +40,8 @@ pub(crate) enum Work {
     Launch {
         module: usize,
         name: String,
-        blocks: u32,
-        threads: u32,
+        grid: [u32; 3],
+        block: [u32; 3],
         shared_bytes: u32,
         values: Vec<Vec<u8>>,
     },
@@ -235,7 +235,7 @@ impl Device {
                 self.ms += *n_bytes as f64 / BYTES_PER_MS;
                 0
             }
-            Work::Launch { module, name, blocks, threads, shared_bytes, values } => {
+            Work::Launch { module, name, grid, block, shared_bytes, values } => {
                 let kernel = self.modules.get(module).and_then(|it| it.kernel(name));
                 let Some(kernel) = kernel else { return INVALID_VALUE };
                 let arguments: Vec<Argument> = values
@@ -246,8 +246,10 @@ impl Device {
                     })
                     .collect();
                 let launch = Launch {
+                    grid: *grid,
+                    block: *block,
+                    cluster: None,
                     dynamic_shared_bytes: *shared_bytes,
-                    ..Launch::linear(*blocks, *threads)
                 };
                 self.ms += LAUNCH_MS;
                 let ran = kernel.run(&launch, &arguments, &mut self.memory, &Options::default());

@@ -296,7 +296,8 @@ extern "C" fn cuLaunchKernel(
     parameters: *const *const c_void,
     _extra: Handle,
 ) -> Code {
-    if [blocks_y, blocks_z, threads_y, threads_z] != [1; 4] {
+    let (grid, block) = ([blocks_x, blocks_y, blocks_z], [threads_x, threads_y, threads_z]);
+    if !are_extents(grid, MAX_GRID) || !are_extents(block, MAX_BLOCK) {
         return INVALID_VALUE;
     }
     with_device(|it| {
@@ -309,9 +310,16 @@ extern "C" fn cuLaunchKernel(
             bytes(address, *n_bytes).to_vec()
         };
         let values = sizes.iter().enumerate().map(value).collect();
-        let (blocks, threads) = (blocks_x, threads_x);
-        it.enqueue(Work::Launch { module, name, blocks, threads, shared_bytes, values })
+        it.enqueue(Work::Launch { module, name, grid, block, shared_bytes, values })
     })
+}
+
+/// The most blocks of a grid, and threads of a block, in each direction.
+const MAX_GRID: [c_uint; 3] = [(1 << 31) - 1, 65535, 65535];
+const MAX_BLOCK: [c_uint; 3] = [1024, 1024, 64];
+
+fn are_extents(all: [c_uint; 3], most: [c_uint; 3]) -> bool {
+    all.iter().zip(most).all(|(it, most)| (1..=most).contains(it))
 }
 
 #[unsafe(no_mangle)]

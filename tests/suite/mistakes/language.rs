@@ -1,6 +1,6 @@
 //! Mistakes in programs, in the attribute, in signatures, and in calls.
 
-use super::rustc::{Case, Stage};
+use super::rustc::{Case, KERNELS, Stage};
 use super::{beyond, room};
 
 /// All cases, by the title of their section.
@@ -206,12 +206,43 @@ fn attributes() -> Vec<Case> {
 /// Hand-written kernels.
 fn templates() -> Vec<Case> {
     let dims = |rest: &str| format!("#[autotune(dims(M = 1..=64, K = 8), {rest})]");
+    let with_file = |rest: &str| dims(&format!("template = \"{KERNELS}\", {rest}"));
     vec![
         attribute("a kernel template that does not exist", &dims("template = \"none.cu\"")),
         attribute("a kernel template outside of the crate", &dims("template = \"../f.cu\"")),
         attribute("knobs without a kernel template", &dims("knobs(BLOCK in [64, 128])")),
         attribute("knobs with `=`", &dims("knobs(BLOCK = [64, 128])")),
         attribute("a header that does not exist", &dims("params(\"f.h\", f_params)")),
+        attribute(
+            "a knob that nothing reads",
+            &with_file(
+                "knobs(BLOCK in [64, 128], ITEM in [1, 2]), kernels(f(grid = 1, block = BLOCK))",
+            ),
+        ),
+        attribute(
+            "a constraint that the default does not satisfy",
+            &with_file(
+                "knobs(BLOCK in [64, 128]), constraints(BLOCK > 64), kernels(f(grid = 1, block = BLOCK))",
+            ),
+        ),
+        attribute(
+            "a constraint that no values satisfy",
+            &with_file(
+                "knobs(BLOCK in [64, 128]), constraints(BLOCK < 64), kernels(f(grid = 1, block = BLOCK))",
+            ),
+        ),
+        attribute(
+            "a kernel that the file lacks",
+            &with_file("knobs(BLOCK in [64]), kernels(g(grid = 1, block = BLOCK))"),
+        ),
+        attribute(
+            "a grid of four dimensions",
+            &with_file("knobs(BLOCK in [64]), kernels(f(grid = (M, 1, 1, 1), block = BLOCK))"),
+        ),
+        attribute(
+            "a block of too many threads",
+            &with_file("knobs(BLOCK in [64]), kernels(f(grid = M, block = (BLOCK, 32)))"),
+        ),
     ]
 }
 

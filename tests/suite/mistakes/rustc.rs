@@ -30,9 +30,13 @@ pub(super) struct Case {
     pub(super) stage: Stage,
 }
 
+/// A file of hand-written kernels that the crates have: one kernel `f`, which reads the macro `BLOCK`.
+pub(super) const KERNELS: &str = "kernels/f.cu";
+
 /// Compiles all cases; returns what is printed about each.
 pub(super) fn rows(sections: &[(&'static str, Vec<Case>)]) -> Vec<(&'static str, Vec<Row>)> {
     let sandbox = Sandbox::new("mistakes", "").without_script();
+    sandbox.write(KERNELS, "extern \"C\" __global__ void f() { static_assert(BLOCK > 0); }\n");
     let all: Vec<&Case> = sections.iter().flat_map(|(_, cases)| cases).collect();
     for stage in [Stage::Syntax, Stage::Names, Stage::Expansion, Stage::Types] {
         let mut root = String::from("fn main() {}\n");

@@ -206,7 +206,7 @@ pub(super) struct ImageSpec {
 pub(super) struct FunctionSpec {
     pub(super) name: String,
     pub(super) params: Vec<ParamBinding>,
-    pub(super) threads: u32,
+    pub(super) block: [u32; 3],
     pub(super) shared_bytes: u32,
 }
 
@@ -234,8 +234,8 @@ pub(super) struct MapSpec {
 pub(super) struct GpuLaunch {
     /// The argument table.
     pub(super) table: Vec<Word>,
-    /// Blocks of each function.
-    pub(super) blocks: Vec<u64>,
+    /// Blocks of each function in x, y and z.
+    pub(super) grids: Vec<[u64; 3]>,
     /// The numbers of each TMA descriptor: extents, innermost first, then strides.
     pub(super) maps: Vec<u64>,
 }

@@ -14,10 +14,13 @@
 
 mod libclang;
 
+use std::collections::BTreeSet;
 use std::io::{Read, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
 
+use bindgen::callbacks::{EnumVariantCustomBehavior, EnumVariantValue, ParseCallbacks};
 use serde::{Deserialize, Serialize};
 use tvmtune_plan::database::atomic;
 use tvmtune_plan::printable::one_line;
@@ -144,7 +147,7 @@ fn bindings(request: &Request) -> Result<String, String> {
     let constants = format!("({})", words.join("|"));
     let include =
         folder.path().to_str().ok_or("the folder for temporary files has no usable name")?;
-    let bindings = bindgen::Builder::default()
+    let builder = bindgen::Builder::default()
         .header_contents(place, text)
         .clang_args(ARGUMENTS)
         .clang_args(["-isystem", include])
@@ -156,11 +159,47 @@ fn bindings(request: &Request) -> Result<String, String> {
         .ctypes_prefix("::core::ffi")
         .disable_header_comment()
         .generate_comments(false)
-        .formatter(bindgen::Formatter::Prettyplease)
-        .generate();
-    match bindings {
+        .formatter(bindgen::Formatter::Prettyplease);
+    let enums = Enums { words: words.clone(), found: Arc::default() };
+    let found = enums.found.clone();
+    let first = generated(builder.clone().parse_callbacks(Box::new(enums)))?;
+    // An enum without a name is listed by its constants, one with a name by that alone.
+    let found = found.lock().unwrap_or_else(PoisonError::into_inner);
+    match found.is_empty() {
+        true => Ok(first),
+        false => generated(found.iter().fold(builder, |it, name| it.allowlist_type(name))),
+    }
+}
+
+fn generated(builder: bindgen::Builder) -> Result<String, String> {
+    match builder.generate() {
         Ok(it) => Ok(it.to_string()),
         Err(bindgen::BindgenError::ClangDiagnostic(lines)) => Err(lines),
         Err(other) => Err(other.to_string()),
+    }
+}
+
+/// The names of enums of which a constant is one of some words.
+#[derive(Debug)]
+struct Enums {
+    words: Vec<String>,
+    found: Arc<Mutex<BTreeSet<String>>>,
+}
+
+impl ParseCallbacks for Enums {
+    fn enum_variant_behavior(
+        &self,
+        name: Option<&str>,
+        variant: &str,
+        _: EnumVariantValue,
+    ) -> Option<EnumVariantCustomBehavior> {
+        // One without a name is spelled by its place.
+        let is_name = |it: &&str| !it.contains(['(', ' ']);
+        let is_used = self.words.iter().any(|it| it == variant);
+        if let Some(name) = name.filter(is_name).filter(|_| is_used) {
+            let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
+            found.insert(name.to_owned());
+        }
+        None
     }
 }

@@ -57,7 +57,8 @@ unsafe fn enqueue<'a, A: AsRef<DeviceArg<'a>>>(
     with_words(variant.n_numbers(), |numbers| {
         (variant.numbers)(call.dims, numbers);
         let (table, rest) = numbers.split_at_mut(variant.table.len());
-        let (n_blocks, map_numbers) = rest.split_at(variant.functions.len());
+        let (grids, map_numbers) = rest.split_at(3 * variant.functions.len());
+        let (grids, _) = grids.as_chunks::<3>();
         let address = |arg: usize, layout| {
             let name = (call.kernel, call.names[arg]);
             call.args[arg].as_ref().address(name, chosen.context, layout)
@@ -77,19 +78,17 @@ unsafe fn enqueue<'a, A: AsRef<DeviceArg<'a>>>(
             .map_err(|error| failed(call.kernel, "cuCtxSetCurrent", error_name(error)))?;
         let _alone = chosen.alone();
         let mut params = [ptr::null_mut::<c_void>(); MOST_PARAMS];
-        for ((function, entry), n_blocks) in
-            variant.functions.iter().zip(chosen.entries).zip(n_blocks)
-        {
-            if *n_blocks == 0 {
+        for ((function, entry), grid) in variant.functions.iter().zip(chosen.entries).zip(grids) {
+            if grid.contains(&0) {
                 continue;
             }
             point(function.params, table, &mut maps, &mut params);
-            let n_blocks = u32::try_from(*n_blocks).unwrap_or(u32::MAX);
+            let grid = grid.map(|it| u32::try_from(it).unwrap_or(u32::MAX));
             let params = &mut params[..function.params.len()];
             // SAFETY: the context was made current; parameters are entries of the table, one or more
             // in a row, and maps, as the code that was generated with this list has them; the rest is the contract of
             // this function.
-            unsafe { entry.launch(stream, n_blocks, params) }
+            unsafe { entry.launch(stream, grid, params) }
                 .map_err(|reason| failed(call.kernel, "cuLaunchKernel", reason))?;
         }
         Ok(())

@@ -23,7 +23,7 @@ pub(super) struct Module {
 #[derive(Debug)]
 pub(super) struct Entry {
     function: CUfunction,
-    threads: u32,
+    block: [u32; 3],
     shared_bytes: u32,
     /// Keeps the function.
     _module: Arc<Module>,
@@ -80,7 +80,7 @@ impl Module {
         // SAFETY: the module is loaded, in the current context.
         let handle = unsafe { result::module::get_function(self.handle, name) }
             .map_err(failed("cuModuleGetFunction"))?;
-        let Function { threads, shared_bytes, .. } = *function;
+        let Function { block, shared_bytes, .. } = *function;
         if shared_bytes > USUAL_SHARED_BYTES {
             let attribute = Attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
             let value = i32::try_from(shared_bytes).unwrap_or(i32::MAX);
@@ -88,7 +88,7 @@ impl Module {
             unsafe { result::function::set_function_attribute(handle, attribute, value) }
                 .map_err(failed("cuFuncSetAttribute"))?;
         }
-        Ok(Entry { function: handle, threads, shared_bytes, _module: self.clone() })
+        Ok(Entry { function: handle, block, shared_bytes, _module: self.clone() })
     }
 }
 
@@ -111,7 +111,7 @@ impl Drop for Module {
 }
 
 impl Entry {
-    /// Enqueues a launch of a grid of blocks on a stream.
+    /// Enqueues a launch of a grid of so many blocks in x, y and z on a stream.
     ///
     /// # Errors
     ///
@@ -125,10 +125,10 @@ impl Entry {
     pub(super) unsafe fn launch(
         &self,
         stream: CUstream,
-        n_blocks: u32,
+        grid: [u32; 3],
         params: &mut [*mut c_void],
     ) -> Result<(), &'static str> {
-        let (grid, block) = ((n_blocks, 1, 1), (self.threads, 1, 1));
+        let (grid, block) = (grid.into(), self.block.into());
         // SAFETY: by the contract of this function; parameters are read during the call.
         let launched = unsafe {
             result::launch_kernel(self.function, grid, block, self.shared_bytes, stream, params)

@@ -23,7 +23,7 @@
 //!         functions: &[
 //!             rt::raw::cuda::Function {
 //!                 name: "linear",
-//!                 threads: 384,
+//!                 block: [384, 1, 1],
 //!                 shared_bytes: 196608,
 //!                 params: &[
 //!                     rt::raw::cuda::Param::TensorMap(0),
@@ -60,15 +60,17 @@
 //! ];
 //! fn cuda_0_0_numbers(dims: &[i64], numbers: &mut [u64]) {
 //!     numbers[2] = dims[0] as u64; // the table: a `Param`
-//!     numbers[3] = ((dims[0] + 127) / 128) as u64; // blocks of the first function
-//!     numbers[4] = 768; // the map: extents, innermost first
-//!     numbers[5] = dims[0] as u64;
-//!     numbers[6] = 768 * 2; // bytes from row to row
+//!     numbers[3] = ((dims[0] + 127) / 128) as u64; // blocks of the first function in x,
+//!     numbers[4] = 1; // in y,
+//!     numbers[5] = 1; // and in z
+//!     numbers[6] = 768; // the map: extents, innermost first
+//!     numbers[7] = dims[0] as u64;
+//!     numbers[8] = 768 * 2; // bytes from row to row
 //! }
-//! # let mut numbers = [0; 7];
+//! # let mut numbers = [0; 9];
 //! # (CUDA[0][0].numbers)(&[300], &mut numbers);
 //! # assert_eq!(CUDA[0][0].n_numbers(), numbers.len());
-//! # assert_eq!(numbers, [0, 0, 300, 3, 768, 300, 1536]);
+//! # assert_eq!(numbers, [0, 0, 300, 3, 1, 1, 768, 300, 1536]);
 //! ```
 
 use std::fmt;
@@ -131,8 +133,8 @@ pub enum Param {
 pub struct Function {
     /// The name of the symbol.
     pub name: &'static str,
-    /// Threads per block.
-    pub threads: u32,
+    /// Threads per block in x, y and z.
+    pub block: [u32; 3],
     /// Dynamic shared memory per block, in bytes.
     pub shared_bytes: u32,
     /// The parameters, in order.
@@ -212,8 +214,8 @@ pub struct Variant {
     /// Tensor maps of the launch.
     pub maps: &'static [TensorMap],
     /// Writes, for given dimensions: for each entry of the table the value of a `Param` or the
-    /// bytes of a `Workspace`; then the number of blocks of each function; then the numbers of each
-    /// tensor map.
+    /// bytes of a `Workspace`; then the blocks of each function in x, y and z; then the numbers of
+    /// each tensor map.
     pub numbers: fn(&[i64], &mut [u64]),
     /// The tier of the schedule.
     pub tier: crate::Tier,
@@ -239,7 +241,7 @@ impl Variant {
     /// Returns the count of numbers that a launch computes.
     pub fn n_numbers(&self) -> usize {
         let of_maps: usize = self.maps.iter().map(TensorMap::n_numbers).sum();
-        self.table.len() + self.functions.len() + of_maps
+        self.table.len() + 3 * self.functions.len() + of_maps
     }
 
     /// Returns the images to try on a device, whose driver compiles PTX up to a version. The first one

@@ -25,8 +25,8 @@ pub(super) fn unit(grid: &Grid, written: &HandWritten) -> Unit {
     let entry = |(kernel, launch): (&KernelLaunch, &SetLaunch)| Entry {
         name: kernel.name.clone(),
         params: params.clone(),
-        blocks: launch.grid.clone(),
-        threads: launch.threads,
+        grid: launch.grid.clone(),
+        block: launch.block,
         shared_bytes: launch.shared_bytes,
     };
     Unit {
@@ -178,8 +178,8 @@ mod tests {
         static_assert(tvmtune::Takes<decltype(&scale), const tvmtune::f32*, tvmtune::f32*, tvmtune::f32, Index>::value, "expected extern \"C\" __global__ void scale(const f32*, f32*, f32, Index)");
         "#);
         let entry = &generated.unit.entries[0];
-        assert_eq!((entry.threads, entry.shared_bytes), (64, 0));
-        assert_eq!(entry.blocks.eval_dims(&[129]), 3);
+        assert_eq!((entry.block, entry.shared_bytes), ([64, 1, 1], 0));
+        assert_eq!(entry.blocks_at(&[129]), [3, 1, 1]);
     }
 
     #[test]

@@ -86,12 +86,24 @@ pub struct Entry {
     pub name: String,
     /// Its parameters, in order.
     pub params: Vec<Param>,
-    /// Number of blocks, a polynomial in the dimensions; may be 0 or less, for none.
-    pub blocks: Poly,
-    /// Threads of a block.
-    pub threads: u32,
+    /// Blocks in x, y and z, polynomials in the dimensions; may be 0 or less, for none.
+    pub grid: [Poly; 3],
+    /// Threads of a block in x, y and z.
+    pub block: [u32; 3],
     /// Bytes of shared memory of a block.
     pub shared_bytes: u32,
+}
+
+impl Entry {
+    /// Returns the blocks in x, y and z at some extents; no negative number.
+    pub fn blocks_at(&self, dims: &[i64]) -> [i64; 3] {
+        self.grid.each_ref().map(|it| it.eval_dims(dims).max(0))
+    }
+
+    /// Returns the number of threads of a block.
+    pub fn n_threads(&self) -> u32 {
+        self.block.iter().product()
+    }
 }
 
 /// A parameter of a kernel.
@@ -167,8 +179,8 @@ pub fn print(grid: &Grid) -> Unit {
         entries.push(Entry {
             name,
             params,
-            blocks,
-            threads: kernel.block_threads(),
+            grid: [blocks, 1.into(), 1.into()],
+            block: [kernel.block_threads(), 1, 1],
             shared_bytes: kernel.shared_bytes,
         });
     }

@@ -4,6 +4,8 @@
 //! bindings themselves hold against the compiler of C. Next: fields get the values of scalars and
 //! dimensions of their names.
 
+use std::collections::BTreeMap;
+
 use proc_macro2::Ident;
 use quote::ToTokens;
 use syn::{Expr, Item, Lit, Type};
@@ -46,38 +48,49 @@ impl Bindings {
             return errors.at(name, "the bindings of its header are no Rust: make them anew");
         };
         let mut bindings = Self::default();
-        let mut found = None;
+        let (mut found, mut is_union, mut aliases) = (None, false, BTreeMap::new());
         for item in &file.items {
             match item {
                 Item::Const(it) => bindings.constants.extend(constant(it)),
                 Item::Struct(it) if it.ident == *name => found = Some(it),
+                Item::Union(it) => is_union |= it.ident == *name,
+                Item::Type(it) => {
+                    aliases.insert(it.ident.to_string(), &*it.ty);
+                }
                 _ => {}
             }
         }
-        let Some(found) = found else {
-            return errors.at(name, format!("the header has no struct `{name}` with fields"));
+        let added = match found {
+            Some(found) => bindings.add_fields(found, &aliases),
+            None if is_union => Err("it is a union: make it a struct".to_owned()),
+            None => {
+                return errors.at(name, format!("the header has no struct `{name}` with fields"));
+            }
         };
-        match bindings.add_fields(found) {
+        match added {
             Ok(()) => Some(bindings),
             Err(why) => errors.at(name, format!("`{name}` cannot be passed by value: {why}")),
         }
     }
 
     /// Places fields as C does: each at the next multiple of its size.
-    fn add_fields(&mut self, found: &syn::ItemStruct) -> Result<(), String> {
+    fn add_fields(&mut self, found: &syn::ItemStruct, aliases: &Aliases<'_>) -> Result<(), String> {
         let mut align = explicit_alignment(found)?;
         let mut end = 0_u32;
         for field in &found.fields {
             let field_name = field.ident.as_ref().map(ToString::to_string).unwrap_or_default();
-            let ty = primitive(&field.ty).ok_or_else(|| refusal(&field_name, &field.ty))?;
+            let named = resolved(&field.ty, aliases);
+            let ty = primitive(named).ok_or_else(|| refusal(&field_name, named))?;
             let offset = end.next_multiple_of(ty.bytes);
             end = offset + ty.bytes;
             if end > MAX_PARAM_BYTES {
                 return Err(format!("it has more than {MAX_PARAM_BYTES} bytes"));
             }
             align = align.max(ty.bytes);
-            // Padding that `bindgen` writes out has no value.
-            if !field_name.starts_with("__bindgen_padding") {
+            // Padding that `bindgen` writes out has no value, nor has the byte of an empty struct.
+            let is_padding =
+                field_name.starts_with("__bindgen_padding") || field_name == "_address";
+            if !is_padding {
                 let name = field_name.strip_prefix("r#").unwrap_or(&field_name).to_owned();
                 self.fields.push(BoundField { name, ty, offset });
             }
@@ -88,6 +101,21 @@ impl Bindings {
             false => Ok(()),
         }
     }
+}
+
+/// The types that a header has names for, as those of its enums.
+type Aliases<'a> = BTreeMap<String, &'a Type>;
+
+/// Follows names of types to one that is no alias.
+fn resolved<'a>(mut ty: &'a Type, aliases: &Aliases<'a>) -> &'a Type {
+    // A chain of names that are all different ends.
+    for _ in 0..=aliases.len() {
+        let Type::Path(path) = ty else { break };
+        let next = path.path.get_ident().and_then(|it| aliases.get(&it.to_string()));
+        let Some(next) = next else { break };
+        ty = next;
+    }
+    ty
 }
 
 /// The alignment in `#[repr(C, align(16))]`, or 1.
@@ -121,6 +149,12 @@ fn refusal(name: &str, ty: &Type) -> String {
         return "it has a bit field: give each value a field of its own".to_owned();
     }
     match ty {
+        // The names that `bindgen` gives what has none in C++.
+        _ if name == "vtable_" => "it has virtual functions".to_owned(),
+        _ if name.starts_with("_base") => {
+            "it has a base class: give it all of its fields itself".to_owned()
+        }
+        _ if name == "_unused" => "the header declares it and does not define it".to_owned(),
         Type::Ptr(_) => {
             format!("its field `{name}` is a pointer: tensors are parameters of kernels")
         }

@@ -29,6 +29,7 @@ mod in_place;
 mod index;
 mod infer;
 mod instances;
+mod knobs;
 mod lower_end;
 #[cfg(any(test, feature = "arbitrary"))]
 pub mod mutants;

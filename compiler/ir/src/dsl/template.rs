@@ -22,10 +22,10 @@ use syn::{Expr, LitStr, Token};
 use super::bindings::Bindings;
 use super::elaborate::collect_idents;
 use super::errors::Errors;
-use super::extents::constant;
+use super::knobs::{self, KnobDeclaration};
 use super::options::{Assignment, Options, assignments};
 use super::reference::{self, ReferenceDeclaration};
-use crate::dag::kernel_template::{MAX_KERNELS, MAX_KNOBS, MAX_LINES, MAX_VALUE, MAX_VALUES};
+use crate::dag::kernel_template::{MAX_KERNELS, MAX_LINES};
 
 /// The options that say something about a template.
 pub(super) const NAMES: [&str; 6] =
@@ -81,13 +81,6 @@ pub enum NamedText {
     },
 }
 
-/// `BLOCK in [256, 128]`
-#[derive(Clone)]
-pub(super) struct KnobDeclaration {
-    pub(super) ident: Ident,
-    pub(super) values: Vec<u64>,
-}
-
 /// `histogram(grid = .., block = .., shared = ..)`
 #[derive(Clone)]
 pub(super) struct KernelDeclaration {
@@ -140,15 +133,23 @@ pub fn with_templates(
     tokens.into_iter().collect()
 }
 
-/// The words in constraints and launches, sorted.
+/// The words in constraints, launches and the values of knobs, sorted.
 fn words(options: &TokenStream) -> Vec<String> {
-    let (mut idents, mut is_next) = (Vec::new(), false);
+    let (mut idents, mut before) = (Vec::new(), None);
     for token in options.clone() {
-        match token {
-            TokenTree::Group(it) if is_next => collect_idents(it.stream(), &mut idents),
-            TokenTree::Ident(it) => is_next = it == "constraints" || it == "kernels",
-            _ => is_next = false,
+        if let (TokenTree::Group(it), Some(name)) = (&token, &before) {
+            match name {
+                name if name == "constraints" || name == "kernels" => {
+                    collect_idents(it.stream(), &mut idents);
+                }
+                name if name == "knobs" => knobs::collect_words(it.stream(), &mut idents),
+                _ => {}
+            }
         }
+        before = match token {
+            TokenTree::Ident(it) => Some(it),
+            _ => None,
+        };
     }
     let mut words: Vec<String> = idents.iter().map(ToString::to_string).collect();
     words.sort();
@@ -190,7 +191,7 @@ pub(super) fn option(
     match name.to_string().as_str() {
         "template" => file(input, options, errors)?,
         "params" => params(input, options, errors)?,
-        "knobs" => knobs(input, options, errors)?,
+        "knobs" => knobs::option(input, options, errors)?,
         "constraints" => {
             let inside = parenthesized(input, "`constraints(BLOCK * ITEMS <= 4096)`")?;
             let parse = |input: ParseStream<'_>| input.parse_terminated(Expr::parse, Token![,]);
@@ -267,78 +268,6 @@ pub(super) fn text_of(
     let why = why.and_then(|it| it.mac.parse_body::<LitStr>());
     let unread = |_| format!("`{name}` cannot be read");
     Ok(errors.at(place, why.map_or_else(unread, |it| it.value())))
-}
-
-/// `(BLOCK in [256, 128, 64], ITEMS in 1..=8)`
-fn knobs(input: ParseStream<'_>, options: &mut Options, errors: &mut Errors) -> syn::Result<()> {
-    let example = "`knobs(BLOCK in [256, 128, 64], ITEMS in 1..=8)`";
-    let inside = parenthesized(input, example)?;
-    let mut declared = Vec::new();
-    let parse = |input: ParseStream<'_>| {
-        while !input.is_empty() {
-            let ident = input.call(Ident::parse_any)?;
-            if input.parse::<Option<Token![in]>>()?.is_none() {
-                return Err(input.error(format!("expected `in`, as in {example}")));
-            }
-            declared.push((ident, input.parse::<Expr>()?));
-            if !input.is_empty() {
-                input.parse::<Token![,]>()?;
-            }
-        }
-        Ok(())
-    };
-    parse.parse2(inside)?;
-    for (ident, values) in declared {
-        let known = &options.template.knobs;
-        if known.len() == MAX_KNOBS {
-            errors.at::<()>(&ident, format!("a template has at most {MAX_KNOBS} knobs"));
-            break;
-        }
-        if known.iter().any(|it| it.ident == ident) {
-            errors.at::<()>(&ident, format!("knob `{ident}` is declared twice: remove one"));
-            continue;
-        }
-        let values = values_of(&ident, &values, errors).unwrap_or_default();
-        options.template.knobs.push(KnobDeclaration { ident, values });
-    }
-    Ok(())
-}
-
-/// The values of a knob; `None` after an error.
-fn values_of(ident: &Ident, values: &Expr, errors: &mut Errors) -> Option<Vec<u64>> {
-    let mut none = Options::default();
-    let list: Vec<Option<i64>> = match values {
-        Expr::Array(list) => list.elems.iter().map(|it| constant(it, &mut none, errors)).collect(),
-        Expr::Range(syn::ExprRange {
-            start: Some(lo),
-            limits: syn::RangeLimits::Closed(_),
-            end: Some(hi),
-            ..
-        }) => {
-            let (lo, hi) = (constant(lo, &mut none, errors)?, constant(hi, &mut none, errors)?);
-            (lo..=hi).take(MAX_VALUES + 1).map(Some).collect()
-        }
-        _ => {
-            let message = format!(
-                "expected values in brackets or a range with its end, as in `{ident} in [256, 128]` \
-                 or `{ident} in 1..=8`"
-            );
-            return errors.at(values, message);
-        }
-    };
-    let list = list.into_iter().collect::<Option<Vec<i64>>>()?;
-    let values_in_range = list.iter().filter_map(|it| u64::try_from(*it).ok());
-    let found: Vec<u64> = values_in_range.filter(|it| *it <= MAX_VALUE).collect();
-    if found.len() != list.len() || !(1..=MAX_VALUES).contains(&found.len()) {
-        let message = format!("a knob has 1 to {MAX_VALUES} values, each from 0 to {MAX_VALUE}");
-        return errors.at(values, message);
-    }
-    let mut sorted = found.clone();
-    sorted.sort_unstable();
-    if let Some(twice) = sorted.windows(2).find(|it| it[0] == it[1]).map(|it| it[0]) {
-        return errors.at(values, format!("value {twice} stands twice: remove one"));
-    }
-    Some(found)
 }
 
 /// `(clear(grid = 1, block = 256), histogram(grid = .., block = .., shared = ..))`
@@ -421,6 +350,10 @@ mod tests {
         check(
             r#"params("a.h", a), kernels(a(grid = 1, block = B)), constraints(A < 3)"#,
             r#"params("a.h", a) ("a.h a A B a block grid"), kernels(a(grid = 1, block = B)), constraints(A < 3)"#,
+        );
+        check(
+            r#"params("a.h", a), knobs(A in [B, 2 * C], D in E..=8)"#,
+            r#"params("a.h", a) ("a.h a B C E"), knobs(A in [B, 2 * C], D in E..=8)"#,
         );
         check(r#"reference("a.rs", a)"#, r#"reference("a.rs", a) ("a.rs of Rust")"#);
         check(r#"templates = "a.cu", tol(rel = 1)"#, r#"templates = "a.cu", tol(rel = 1)"#);

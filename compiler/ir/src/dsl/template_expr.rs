@@ -13,8 +13,8 @@ use super::elaborate::Elaborator;
 use super::options::Options;
 use super::template::{KernelDeclaration, NAMES, ParamsDeclaration, TemplateDeclaration};
 use crate::dag::kernel_template::{
-    Constraint, FieldValue, KernelLaunch, KernelTemplate, Knob, LaunchExpr, LaunchOp, MAX_BLOCK,
-    MAX_DEPTH, MAX_GRID, ParamField, ParamStruct, is_identifier,
+    Constraint, FieldValue, Found, KernelLaunch, KernelTemplate, Knob, LaunchExpr, LaunchOp,
+    MAX_BLOCK, MAX_DEPTH, MAX_GRID, MAX_THREADS, ParamField, ParamStruct, is_identifier,
 };
 use crate::dag::limits::MAX_INDEX;
 use crate::dag::{CompareOp, ScalarId};
@@ -27,10 +27,11 @@ const NO_EXPR: &str = "expected an integer, or `+ - * / %`, `min(a, b)` and `max
 /// The dimensions that a template mentions: those in its launches and constraints, and fixed ones in its
 /// file.
 pub(super) fn mentioned(options: &Options) -> Vec<Ident> {
-    let TemplateDeclaration { file, source, kernels, constraints, .. } = &options.template;
+    let TemplateDeclaration { file, source, knobs, kernels, constraints, .. } = &options.template;
     let mut names = Vec::new();
     let parts = kernels.iter().flat_map(|it| [&it.grid, &it.block, &it.shared]).flatten();
-    for expr in parts.chain(constraints) {
+    let values = knobs.iter().map(|it| &it.values);
+    for expr in parts.chain(constraints).chain(values) {
         super::elaborate::collect_idents(expr.to_token_stream(), &mut names);
     }
     if file.is_some() {
@@ -73,13 +74,15 @@ pub(super) fn reads(source: &str, word: &str) -> bool {
     false
 }
 
-/// An expression that a launch or a constraint is made of.
+/// The names that an expression may mention: constants of the header, fixed dimensions, and some more.
 #[derive(Clone, Copy, PartialEq)]
-enum Scope {
-    /// Every dimension has a value.
-    Launch,
-    /// Dimensions that a launch decides are not known yet.
+pub(super) enum Scope {
+    /// Nothing more: knobs get their values here.
+    Knobs,
+    /// Knobs. Dimensions that a launch decides are not known yet.
     Compilation,
+    /// Knobs and dimensions of a launch.
+    Launch,
 }
 
 impl Elaborator {
@@ -111,19 +114,16 @@ impl Elaborator {
         let fixed = self.options.dims.iter().filter(|it| !it.dynamic);
         let macros = fixed.map(|it| (it.ident.to_string(), it.range.lo));
         let macros = macros.filter(|(name, _)| reads(source, name)).collect();
-        let knob = |(ident, values): (&Ident, &Vec<u64>)| Knob {
-            name: ident.to_string(),
-            values: values.clone(),
-        };
-        let knobs = declared.knobs.iter().map(|it| knob((&it.ident, &it.values))).collect();
+        let knobs: Vec<_> = declared.knobs.iter().map(|it| self.knob(it)).collect();
+        let knobs: Option<Vec<Knob>> = knobs.into_iter().collect();
         let constraints = declared.constraints.iter().map(|it| self.constraint(it));
         let constraints: Option<Vec<_>> = constraints.collect();
         let kernels: Vec<_> = declared.kernels.iter().map(|it| self.launch(it)).collect();
         let kernels: Option<Vec<_>> = kernels.into_iter().collect();
         let params = declared.params.as_ref().map(|it| self.param_struct(it));
         let reference = declared.reference.as_ref().and_then(|it| self.rust_function(it));
-        let (constraints, kernels) = constraints.zip(kernels)?;
-        if self.errors.mark() > mark || declared.knobs.iter().any(|it| it.values.is_empty()) {
+        let ((constraints, kernels), knobs) = constraints.zip(kernels).zip(knobs)?;
+        if self.errors.mark() > mark {
             return None;
         }
         let (file, source) = (file.value(), source.to_owned());
@@ -230,12 +230,23 @@ impl Elaborator {
             missing("block");
         }
         let (grid, block) = (grid.as_ref()?, block.as_ref()?);
-        let grid = self.launch_expr(grid, Scope::Launch, 0);
-        let block = self.launch_expr(block, Scope::Compilation, 0);
+        let grid = self.launch_extents(grid, Scope::Launch);
+        let block = self.launch_extents(block, Scope::Compilation);
         let none = Some(LaunchExpr::Int(0));
         let shared = shared.as_ref().map_or(none, |it| self.launch_expr(it, Scope::Compilation, 0));
         let (name, (grid, block)) = (ident.to_string(), grid.zip(block)?);
         Some(KernelLaunch { name, grid, block, shared: shared? })
+    }
+
+    /// `N / 64`, or `(N / 64, HEADS)`: numbers in x, y and z.
+    fn launch_extents(&mut self, expr: &Expr, scope: Scope) -> Option<Vec<LaunchExpr>> {
+        let extents = extents(expr);
+        if !(1..=3).contains(&extents.len()) {
+            let message = "expected one to three numbers, as in `grid = (N / 64, HEADS)`";
+            return self.errors.at(expr, message);
+        }
+        let all: Vec<_> = extents.iter().map(|it| self.launch_expr(it, scope, 0)).collect();
+        all.into_iter().collect()
     }
 
     fn constraint(&mut self, expr: &Expr) -> Option<Constraint> {
@@ -261,7 +272,12 @@ impl Elaborator {
         Some(Constraint { op, left, right })
     }
 
-    fn launch_expr(&mut self, expr: &Expr, scope: Scope, depth: usize) -> Option<LaunchExpr> {
+    pub(super) fn launch_expr(
+        &mut self,
+        expr: &Expr,
+        scope: Scope,
+        depth: usize,
+    ) -> Option<LaunchExpr> {
         if depth == MAX_DEPTH {
             return self.errors.at(expr, format!("nested more than {MAX_DEPTH} deep"));
         }
@@ -311,6 +327,11 @@ impl Elaborator {
     fn launch_name(&mut self, path: &syn::Path, scope: Scope) -> Option<LaunchExpr> {
         let knobs = &self.options.template.knobs;
         if let Some(knob) = knobs.iter().position(|it| path.is_ident(&it.ident)) {
+            if scope == Scope::Knobs {
+                let message = "a knob has no value here: relate knobs to one another by \
+                               `constraints(..)`";
+                return self.errors.at(path, message);
+            }
             return Some(LaunchExpr::Knob(knob as u32));
         }
         let dims = &self.options.dims;
@@ -332,7 +353,7 @@ impl Elaborator {
         if !dims[place].dynamic {
             return Some(LaunchExpr::Int(dims[place].range.lo));
         }
-        if scope == Scope::Compilation {
+        if scope != Scope::Launch {
             let message = format!(
                 "`{}` is known at launch only, and this is needed to compile: use knobs and fixed \
                  dimensions",
@@ -348,50 +369,103 @@ impl Elaborator {
     fn check_defaults(&mut self, declared: &TemplateDeclaration, it: &KernelTemplate) -> bool {
         let mark = self.errors.mark();
         let values = it.default_values();
-        let setting: Vec<String> = it
-            .knobs
-            .iter()
-            .zip(&values)
-            .map(|(it, value)| format!("{} = {value}", it.name))
-            .collect();
-        let setting = match setting.is_empty() {
+        let setting = match it.knobs.is_empty() {
             true => String::new(),
-            false => format!(" with `{}`, the first value of each knob", setting.join(", ")),
+            false => format!(" with `{}`, the first value of each knob", it.setting(&values)),
         };
-        for (constraint, expr) in it.constraints.iter().zip(&declared.constraints) {
-            if !constraint.holds(&values) {
-                let message = format!(
-                    "this does not hold{setting}: the first values are the default, so list some \
-                     first for which it does"
-                );
-                self.errors.at::<()>(expr, message);
-            }
+        let refused: Vec<_> = it
+            .constraints
+            .iter()
+            .zip(&declared.constraints)
+            .filter(|it| !it.0.holds(&values))
+            .collect();
+        let together =
+            if refused.is_empty() { Found::Unknown } else { it.find_allowed(&it.constraints) };
+        for (constraint, expr) in refused {
+            let message = match (it.find_allowed(std::slice::from_ref(constraint)), &together) {
+                (Found::Nothing, _) if it.knobs.is_empty() => "this does not hold".to_owned(),
+                (Found::Nothing, _) => "no values of the knobs satisfy this".to_owned(),
+                (_, Found::Nothing) => {
+                    "no values of the knobs satisfy this and the other constraints".to_owned()
+                }
+                (_, Found::Values(others)) => format!(
+                    "this does not hold{setting}, which are the default: list others first, as \
+                     `{}`, for which all constraints hold",
+                    it.setting(others)
+                ),
+                (_, Found::Unknown) => format!(
+                    "this does not hold{setting}, which are the default: list others first, for \
+                     which all constraints hold"
+                ),
+            };
+            self.errors.at::<()>(expr, message);
         }
         for (kernel, declared) in it.kernels.iter().zip(&declared.kernels) {
-            let threads = kernel.block.constant(&values);
-            if !threads.is_some_and(|it| (1..=i64::from(MAX_BLOCK)).contains(&it)) {
-                let found = threads.map_or("no number".to_owned(), |it| it.to_string());
-                let message =
-                    format!("a block has 1 to {MAX_BLOCK} threads, and this is {found}{setting}");
-                self.errors.at::<()>(&declared.block, message);
-            }
-            let bytes = kernel.shared.constant(&values);
-            if bytes.is_none_or(|it| u32::try_from(it).is_err()) {
-                let found = bytes.map_or("no number".to_owned(), |it| it.to_string());
-                let message =
-                    format!("shared memory has 0 or more bytes, and this is {found}{setting}");
-                self.errors.at::<()>(&declared.shared, message);
-            }
-            let blocks = kernel.grid.poly(&values, &self.dim_facts);
-            let blocks = blocks.map(|it| it.interval(&self.dim_facts));
-            if blocks.is_none_or(|it| it.hi > MAX_GRID) {
-                let message = format!(
-                    "a grid has at most {MAX_GRID} blocks, and this may have more, or no number of \
-                     them{setting}"
-                );
-                self.errors.at::<()>(&declared.grid, message);
-            }
+            self.check_launch(kernel, declared, &values, &setting);
         }
         self.errors.mark() == mark
+    }
+
+    /// Reports numbers of a launch that no device takes. `setting` says which values knobs have.
+    fn check_launch(
+        &mut self,
+        kernel: &KernelLaunch,
+        declared: &KernelDeclaration,
+        values: &[u64],
+        setting: &str,
+    ) {
+        let said = |it: Option<i64>| it.map_or("no number".to_owned(), |it| it.to_string());
+        let (grid, block) = (declared.grid.as_ref(), declared.block.as_ref());
+        let mut n_threads = Some(1_i64);
+        let places = block.into_iter().flat_map(extents);
+        for (((expr, most), axis), place) in
+            kernel.block.iter().zip(MAX_BLOCK).zip(AXES).zip(places)
+        {
+            let threads = expr.constant(values);
+            n_threads = n_threads.zip(threads).map(|(all, it)| all.saturating_mul(it));
+            if !threads.is_some_and(|it| (1..=i64::from(most)).contains(&it)) {
+                let found = said(threads);
+                let message =
+                    format!("a block has 1 to {most} threads{axis}, and this is {found}{setting}");
+                self.errors.at::<()>(place, message);
+                n_threads = None;
+            }
+        }
+        if let Some(found) = n_threads.filter(|it| *it > i64::from(MAX_THREADS)) {
+            let message =
+                format!("a block has 1 to {MAX_THREADS} threads, and this is {found}{setting}");
+            self.errors.at::<()>(block, message);
+        }
+        let bytes = kernel.shared.constant(values);
+        if bytes.is_none_or(|it| u32::try_from(it).is_err()) {
+            let found = said(bytes);
+            let message =
+                format!("shared memory has 0 or more bytes, and this is {found}{setting}");
+            self.errors.at::<()>(&declared.shared, message);
+        }
+        let places = grid.into_iter().flat_map(extents);
+        for (((expr, most), axis), place) in kernel.grid.iter().zip(MAX_GRID).zip(AXES).zip(places)
+        {
+            let blocks = expr.poly(values, &self.dim_facts);
+            let blocks = blocks.map(|it| it.interval(&self.dim_facts));
+            if blocks.is_none_or(|it| it.hi > most) {
+                let message = format!(
+                    "a grid has at most {most} blocks{axis}, and this may have more, or no number \
+                     of them{setting}"
+                );
+                self.errors.at::<()>(place, message);
+            }
+        }
+    }
+}
+
+/// The axes of grids and blocks as messages name them: the first goes without saying.
+const AXES: [&str; 3] = ["", " in y", " in z"];
+
+/// The numbers of a grid or block, in x, y and z.
+fn extents(expr: &Expr) -> Vec<&Expr> {
+    match expr {
+        Expr::Tuple(it) => it.elems.iter().collect(),
+        _ => vec![expr],
     }
 }

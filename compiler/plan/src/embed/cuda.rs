@@ -219,7 +219,7 @@ fn image_literal(image: &Image) -> String {
 }
 
 fn function_literal(generated: &Generated, entry: &Entry, table: &[TableEntry]) -> String {
-    let Entry { name, params, threads, shared_bytes, .. } = entry;
+    let Entry { name, params, block, shared_bytes, .. } = entry;
     let param = |it: &Param| {
         if let Param::TensorMap(map) = it {
             return format!("rt::raw::cuda::Param::TensorMap({map})");
@@ -229,7 +229,7 @@ fn function_literal(generated: &Generated, entry: &Entry, table: &[TableEntry]) 
     let params: Vec<String> = params.iter().map(param).collect();
     let params = params.join(", ");
     format!(
-        "rt::raw::cuda::Function {{ name: \"{name}\", threads: {threads}, \
+        "rt::raw::cuda::Function {{ name: \"{name}\", block: {block:?}, \
          shared_bytes: {shared_bytes}, params: &[{params}] }}"
     )
 }
@@ -282,7 +282,7 @@ fn tensor_map_literals(generated: &Generated, table: &[TableEntry]) -> Vec<Strin
 }
 
 /// Prints the function from the dimensions to the integers of a launch: those of the argument table,
-/// the blocks of each kernel, then extents and strides of tensor maps.
+/// the blocks of each kernel in x, y and z, then extents and strides of tensor maps.
 fn print_launch_numbers(
     text: &mut String,
     name: &str,
@@ -299,13 +299,18 @@ fn print_launch_numbers(
             TableEntry::Argument(_) | TableEntry::Scalar(_) | TableEntry::StructWord(_) => {}
         }
     }
-    for (n, entry) in generated.unit.entries.iter().enumerate() {
-        line(table.len() + n, &format!("i64::max(0, {})", dims_poly(&entry.blocks).text));
+    let grids = generated.unit.entries.iter().flat_map(|it| &it.grid);
+    for (n, blocks) in grids.enumerate() {
+        let blocks = match blocks.as_constant() {
+            Some(blocks) => blocks.max(0).to_string(),
+            None => format!("i64::max(0, {})", dims_poly(blocks).text),
+        };
+        line(table.len() + n, &blocks);
     }
     let of_maps =
         generated.unit.tensor_maps.iter().flat_map(|it| it.extents.iter().chain(&it.strides));
     for (n, number) in of_maps.enumerate() {
-        let first = table.len() + generated.unit.entries.len();
+        let first = table.len() + 3 * generated.unit.entries.len();
         line(first + n, &dims_poly(number).operand());
     }
     text.push_str("}\n");
@@ -377,8 +382,8 @@ mod tests {
                     rt::raw::cuda::Image { arch: rt::raw::cuda::Arch { major: 9, minor: 0, exact: false }, format: rt::raw::cuda::Format::Ptx((9, 0)), bytes: ::core::include_bytes!(::core::concat!(::core::env!("TVMTUNE_PLAN_DIR"), "/0f.ptx")) },
                 ],
                 functions: &[
-                    rt::raw::cuda::Function { name: "sums_0", threads: 1, shared_bytes: 0, params: &[rt::raw::cuda::Param::Entry(0), rt::raw::cuda::Param::Entry(1), rt::raw::cuda::Param::Entry(2)] },
-                    rt::raw::cuda::Function { name: "sums_1", threads: 1, shared_bytes: 0, params: &[rt::raw::cuda::Param::Entry(1), rt::raw::cuda::Param::Entry(3), rt::raw::cuda::Param::Entry(2), rt::raw::cuda::Param::Entry(4)] },
+                    rt::raw::cuda::Function { name: "sums_0", block: [1, 1, 1], shared_bytes: 0, params: &[rt::raw::cuda::Param::Entry(0), rt::raw::cuda::Param::Entry(1), rt::raw::cuda::Param::Entry(2)] },
+                    rt::raw::cuda::Function { name: "sums_1", block: [1, 1, 1], shared_bytes: 0, params: &[rt::raw::cuda::Param::Entry(1), rt::raw::cuda::Param::Entry(3), rt::raw::cuda::Param::Entry(2), rt::raw::cuda::Param::Entry(4)] },
                 ],
                 table: &[
                     rt::raw::cuda::TableEntry::Pointer { arg: 0, layout: None, align: 16 },
@@ -399,7 +404,11 @@ mod tests {
             numbers[1] = (4 * dims[0]) as u64;
             numbers[2] = dims[0] as u64;
             numbers[5] = i64::max(0, i64::div_euclid(dims[0] + 7, 8)) as u64;
-            numbers[6] = i64::max(0, i64::div_euclid(dims[0] + 7, 8)) as u64;
+            numbers[6] = 1 as u64;
+            numbers[7] = 1 as u64;
+            numbers[8] = i64::max(0, i64::div_euclid(dims[0] + 7, 8)) as u64;
+            numbers[9] = 1 as u64;
+            numbers[10] = 1 as u64;
         }
         "#);
     }

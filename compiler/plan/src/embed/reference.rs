@@ -53,7 +53,8 @@ pub(super) fn print(dag: &Dag, reference: &RustFunction) -> String {
     passed.extend((0..dag.scalars.len()).map(|n| format!("s{n}")));
     passed.extend((0..n_dims).map(|n| format!("d{n} as usize")));
     format!(
-        "mod reference {{\n    \
+        "#[allow(unreachable_pub)]\n\
+         mod reference {{\n    \
              ::core::include!(::core::concat!(::core::env!(\"CARGO_MANIFEST_DIR\"), \"/\", \"{file}\"));\n\
          }}\n\n\
          pub fn portable({}) {{\n{before}    reference::{name}({});\n{after}}}\n",
@@ -80,6 +81,7 @@ mod tests {
         let dag = dag.unwrap();
         let text = super::print(&dag, dag.reference().unwrap());
         insta::assert_snapshot!(text, @r#"
+        #[allow(unreachable_pub)]
         mod reference {
             ::core::include!(::core::concat!(::core::env!("CARGO_MANIFEST_DIR"), "/", "kernels/sort.rs"));
         }

@@ -12,7 +12,7 @@ use std::fmt::{self, Write};
 use super::{Guard, HandWritten, Nest, Scope, Stmt};
 use crate::LoopKind;
 use crate::print::{comparison, function, operator};
-use tvmtune_ir::dag::kernel_template::{Knob, SetLaunch};
+use tvmtune_ir::dag::kernel_template::{SetLaunch, without_last_ones};
 use tvmtune_ir::dag::{Expr, Literal, Reducer, Subscript, TensorId, UnaryOp};
 use tvmtune_ir::poly::{Atom, Poly, VarId};
 
@@ -51,16 +51,23 @@ impl fmt::Display for Nest {
 impl fmt::Display for HandWritten {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let HandWritten { template, values, launches } = self;
-        let value = |(knob, value): (&Knob, &u64)| format!("{} = {value}", knob.name);
-        let values: Vec<String> = template.knobs.iter().zip(values).map(value).collect();
         let with = if values.is_empty() { "" } else { " with " };
-        writeln!(f, "{}{with}{}", template.file, values.join(", "))?;
-        for (kernel, SetLaunch { grid, threads, shared_bytes }) in
+        writeln!(f, "{}{with}{}", template.file, template.setting(values))?;
+        for (kernel, SetLaunch { grid, block, shared_bytes }) in
             template.kernels.iter().zip(launches)
         {
-            writeln!(f, "{}<<<{grid}, {threads}, {shared_bytes}>>>", kernel.name)?;
+            let (grid, block) = (extents(grid), extents(block));
+            writeln!(f, "{}<<<{grid}, {block}, {shared_bytes}>>>", kernel.name)?;
         }
         Ok(())
+    }
+}
+
+/// Numbers in x, y and z as CUDA C++ has them: `256` or `dim3(32, 8)`.
+fn extents<T: fmt::Display>(all: &[T; 3]) -> String {
+    match &without_last_ones(all)[..] {
+        [x] => x.clone(),
+        several => format!("dim3({})", several.join(", ")),
     }
 }
 

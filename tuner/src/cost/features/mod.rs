@@ -18,6 +18,10 @@
 //! | 161 | loops | product of extents, how many there are, copies of the statement in the code |
 //! | 164 | the program | the same in all rows: its analytic cost (cycles; on a GPU, ns), and that per thousand operations |
 //!
+//! Hand-written kernels on a GPU have a row for each launch instead: the values of their knobs in the
+//! place of operations, the numbers of the launch in those of threads and memory, the cost of the program,
+//! and zeros, see `hand_written.rs`.
+//!
 //! All but positions and the first of "threads" are logarithms, see [`slog`]. A buffer is described
 //! by the statement that writes it most often. Dynamic dimensions have their largest extent.
 //!
@@ -28,6 +32,7 @@
 //! statements that initialize and update a buffer hides the other.
 
 mod buffer;
+mod hand_written;
 mod intensity;
 mod loops;
 mod operations;
@@ -53,10 +58,14 @@ pub const FEATURES: u32 = 1;
 /// Numbers in a row.
 pub const WIDTH: usize = 166;
 
-/// The position of the analytic cost in a row.
+/// The position of the analytic cost in a row, and of the first numbers of threads and of memory.
 const ANALYTIC_COST: usize = 164;
+/// See [`ANALYTIC_COST`].
+const THREADS: usize = 49;
+/// See [`ANALYTIC_COST`].
+const MEMORY: usize = 157;
 
-/// A row of [`WIDTH`] numbers for each buffer that a nest writes.
+/// A row of [`WIDTH`] numbers for each buffer that a nest writes, or for each launch of hand-written kernels.
 ///
 /// Stored as whole numbers of [`STEPS`].
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -81,7 +90,13 @@ impl Features {
     }
 
     fn of_loops(nest: &Nest, device: Device, analytic_cost: f64) -> Self {
-        Self { numbers: rows::rows(&statement::Statements::new(nest), device, analytic_cost) }
+        let numbers = match &nest.hand_written {
+            Some(written) if device == Device::Gpu => {
+                hand_written::rows(nest, written, analytic_cost)
+            }
+            _ => rows::rows(&statement::Statements::new(nest), device, analytic_cost),
+        };
+        Self { numbers }
     }
 
     /// Returns the rows.

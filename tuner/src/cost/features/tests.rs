@@ -287,3 +287,72 @@ proptest! {
         }
     }
 }
+
+/// Two hand-written kernels with two knobs.
+const WRITTEN: &str = r#"#[autotune(
+        dims(N = 1..=4096),
+        template = "f.cu" ("extern \"C\" __global__ void f() { int n = ITEMS; }\n"),
+        knobs(BLOCK in [128, 32, 64, 256, 512], ITEMS in [1, 2, 4, 8, 16]),
+        kernels(f(grid = (N / BLOCK + 1, 2), block = BLOCK, shared = BLOCK * 4), f(grid = 1, block = 32))
+    )]
+    fn f(x: Tensor<f32, N>) -> Tensor<f32, N> { compute(|n| x[[n]]) }"#;
+
+fn gpu() -> Target {
+    GpuTarget::generic(Arch { sm: 90, exact: true }).into()
+}
+
+/// The features of a setting of the knobs.
+fn of_setting(values: [u64; 2]) -> Features {
+    let trace = format!("set_knobs {values:?}");
+    Features::of(&nest_of(WRITTEN, &trace), &gpu()).unwrap()
+}
+
+#[test]
+fn hand_written_kernels_have_their_knobs_and_launches() {
+    let features = of_setting([64, 8]);
+    let rows: Vec<&[f32]> = features.rows().collect();
+    assert_eq!(rows.len(), 2);
+    assert!(rows.iter().all(|it| it[..3] == [slog(64.0), slog(8.0), 0.0]));
+    let threads = |row: &[f32], numbers: [f64; 6]| {
+        assert_eq!(row[THREADS], 1.0);
+        assert_eq!(row[THREADS + 1..THREADS + 7], numbers.map(slog));
+    };
+    threads(rows[0], [65.0, 2.0, 1.0, 64.0, 1.0, 1.0]);
+    threads(rows[1], [1.0, 1.0, 1.0, 32.0, 1.0, 1.0]);
+    let memory = [256.0, 256.0 * 130.0, 130.0, 64.0 * 130.0].map(slog);
+    assert_eq!(rows[0][MEMORY..MEMORY + 4], memory);
+    let on_cpu = Features::of_loops(&nest_of(WRITTEN, "set_knobs [64, 8]"), Device::Cpu, 0.0);
+    assert_eq!(on_cpu.rows().len(), 1, "there it is a program like others");
+}
+
+/// A model of knobs: settings that it has not seen are ranked by those that it has.
+#[test]
+fn the_learned_model_ranks_settings_that_it_has_not_seen() {
+    let latency = |[block, items]: [u64; 2]| {
+        let (block, items) = (block as f64, items as f64);
+        // The best: blocks of 256 threads, with 4 values each.
+        1000.0 * (1.0 + 0.3 * (block / 256.0).log2().abs() + 0.2 * (items / 4.0).log2().abs())
+    };
+    let settings: Vec<[u64; 2]> = [32, 64, 128, 256, 512]
+        .into_iter()
+        .flat_map(|it| [1, 2, 4, 8, 16].map(|n| [it, n]))
+        .collect();
+    let (seen, unseen): (Vec<_>, Vec<_>) =
+        settings.iter().enumerate().partition(|(n, _)| n % 3 != 1);
+    let mut model = crate::cost::model::CostModel::new(1);
+    for (_, setting) in &seen {
+        model.add(0, of_setting(**setting), Some(latency(**setting)));
+    }
+    assert!(model.train());
+    let judged: Vec<(f64, f64)> = unseen
+        .iter()
+        .map(|(_, it)| (model.predict(&[of_setting(**it)])[0], latency(**it)))
+        .collect();
+    let pairs = judged.iter().flat_map(|a| judged.iter().map(move |b| (a, b)));
+    let (mut n_right, mut n) = (0, 0);
+    for (a, b) in pairs.filter(|(a, b)| a.1 < b.1) {
+        n += 1;
+        n_right += usize::from(a.0 > b.0);
+    }
+    assert!(n_right * 4 > n * 3, "{n_right} of {n} pairs are in order");
+}

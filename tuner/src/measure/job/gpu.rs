@@ -31,7 +31,7 @@ impl Job {
         let functions = generated.unit.entries.iter().map(|it| FunctionSpec {
             name: it.name.clone(),
             params: it.params.iter().map(|it| table.binding(*it)).collect(),
-            threads: it.threads,
+            block: it.block,
             shared_bytes: it.shared_bytes,
         });
         let functions = functions.collect();
@@ -95,7 +95,7 @@ impl Table<'_> {
         let of_maps = unit.tensor_maps.iter().flat_map(|it| it.extents.iter().chain(&it.strides));
         GpuLaunch {
             table: self.params.iter().map(word).collect(),
-            blocks: unit.entries.iter().map(|it| value(&it.blocks)).collect(),
+            grids: unit.entries.iter().map(|it| it.grid.each_ref().map(value)).collect(),
             maps: of_maps.map(value).collect(),
         }
     }

@@ -11,11 +11,14 @@
 //! - The text has its includes in it: nothing outside of it decides what is compiled, but for the
 //!   headers of this project.
 
+mod allowed;
 mod reference;
 mod text;
 
 use std::collections::BTreeSet;
+use std::fmt::Display;
 
+pub use allowed::Found;
 pub use reference::{RustFunction, element_type};
 pub(super) use text::ClassOf;
 
@@ -37,10 +40,12 @@ pub const MAX_LINES: usize = 64;
 pub const MAX_PARAM_BYTES: u32 = 4096;
 /// The deepest nesting of an expression.
 pub const MAX_DEPTH: usize = 32;
-/// The most threads of a block, and the most blocks of a grid in a row.
-pub const MAX_BLOCK: u32 = 1024;
-/// See [`MAX_BLOCK`].
-pub const MAX_GRID: i64 = i32::MAX as i64;
+/// The most threads of a block.
+pub const MAX_THREADS: u32 = 1024;
+/// The most threads of a block in x, y and z.
+pub const MAX_BLOCK: [u32; 3] = [1024, 1024, 64];
+/// The most blocks of a grid in x, y and z.
+pub const MAX_GRID: [i64; 3] = [i32::MAX as i64, 65535, 65535];
 
 /// Hand-written kernels of a program. See the [module documentation](self).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -122,10 +127,10 @@ pub struct Constraint {
 pub struct KernelLaunch {
     /// The function, declared `extern "C" __global__`.
     pub name: String,
-    /// Number of blocks.
-    pub grid: LaunchExpr,
-    /// Threads of a block; it mentions no dimension that a launch decides.
-    pub block: LaunchExpr,
+    /// Blocks in x, and in y and z where they are given: 1 to 3 numbers.
+    pub grid: Vec<LaunchExpr>,
+    /// Threads of a block, likewise; they mention no dimension that a launch decides.
+    pub block: Vec<LaunchExpr>,
     /// Bytes of dynamic shared memory; it mentions no dimension that a launch decides.
     pub shared: LaunchExpr,
 }
@@ -191,18 +196,33 @@ impl LaunchOp {
 /// A kernel with its launch, for given values of the knobs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SetLaunch {
-    /// Number of blocks, a polynomial in the dimensions.
-    pub grid: Poly,
-    /// Threads of a block.
-    pub threads: u32,
+    /// Blocks in x, y and z, polynomials in the dimensions.
+    pub grid: [Poly; 3],
+    /// Threads of a block in x, y and z.
+    pub block: [u32; 3],
     /// Bytes of dynamic shared memory.
     pub shared_bytes: u32,
+}
+
+impl SetLaunch {
+    /// Returns the number of threads of a block.
+    pub fn n_threads(&self) -> u32 {
+        self.block.iter().product()
+    }
 }
 
 impl KernelTemplate {
     /// Returns the default of each knob.
     pub fn default_values(&self) -> Vec<u64> {
         self.knobs.iter().filter_map(|it| it.values.first().copied()).collect()
+    }
+
+    /// Returns values of the knobs with their names, for people: `BLOCK = 64, ITEMS = 2`.
+    pub fn setting(&self, values: &[u64]) -> String {
+        let named = self.knobs.iter().zip(values);
+        let named: Vec<String> =
+            named.map(|(it, value)| format!("{} = {value}", it.name)).collect();
+        named.join(", ")
     }
 
     /// Returns whether there is a value of its own for each knob, and every constraint holds.
@@ -263,8 +283,10 @@ impl KernelTemplate {
             && self.constraints.iter().all(|it| in_scope(&it.right, 0))
             && self.kernels.iter().all(|it| {
                 is_identifier(&it.name)
-                    && in_scope(&it.grid, n_dims)
-                    && in_scope(&it.block, 0)
+                    && (1..=3).contains(&it.grid.len())
+                    && (1..=3).contains(&it.block.len())
+                    && it.grid.iter().all(|it| in_scope(it, n_dims))
+                    && it.block.iter().all(|it| in_scope(it, 0))
                     && in_scope(&it.shared, 0)
             });
         if !are_known {
@@ -342,12 +364,19 @@ impl Constraint {
 
 impl KernelLaunch {
     fn with(&self, values: &[u64], facts: &Facts) -> Option<SetLaunch> {
-        let grid = self.grid.poly(values, facts)?;
-        let blocks = grid.interval(facts);
-        let threads = u32::try_from(self.block.constant(values)?).ok()?;
+        let mut grid = [1; 3].map(Poly::constant);
+        for ((expr, most), blocks) in self.grid.iter().zip(MAX_GRID).zip(&mut grid) {
+            *blocks = expr.poly(values, facts)?;
+            (blocks.interval(facts).hi <= most).then_some(())?;
+        }
+        let mut block = [1; 3];
+        for ((expr, most), threads) in self.block.iter().zip(MAX_BLOCK).zip(&mut block) {
+            *threads = u32::try_from(expr.constant(values)?).ok()?;
+            (1..=most).contains(threads).then_some(())?;
+        }
         let shared_bytes = u32::try_from(self.shared.constant(values)?).ok()?;
-        let is_launch = (1..=MAX_BLOCK).contains(&threads) && blocks.hi <= MAX_GRID;
-        is_launch.then_some(SetLaunch { grid, threads, shared_bytes })
+        let launch = SetLaunch { grid, block, shared_bytes };
+        (launch.n_threads() <= MAX_THREADS).then_some(launch)
     }
 }
 
@@ -404,6 +433,15 @@ impl LaunchExpr {
             LaunchExpr::Int(_) | LaunchExpr::Knob(_) => {}
         }
     }
+}
+
+/// Returns numbers in x, y and z as text, as many as have to be said: not the ones at the end.
+pub fn without_last_ones<T: Display>(extents: &[T; 3]) -> Vec<String> {
+    let mut all = extents.each_ref().map(ToString::to_string).to_vec();
+    while all.len() > 1 && all.last().is_some_and(|it| it == "1") {
+        all.pop();
+    }
+    all
 }
 
 /// Applies an operation to two polynomials whose magnitudes are those of indices.

@@ -7,6 +7,7 @@
 //! constraint le(mul(k0, k1), 4096)
 //! params histogram_params of 16 bytes: n = d0 in 4 at 0, scale = s0 in 8 at 8
 //! launch histogram: grid div(add(d0, sub(k0, 1)), k0), block k0, shared 0
+//! launch merge: grid (d0, 4), block (32, k1), shared 0
 //! source
 //! |extern "C" __global__ void histogram(const int* x, int* counts, int N) {
 //! reference histogram of kernels/histogram.rs
@@ -37,6 +38,7 @@ impl fmt::Display for KernelTemplate {
             writeln!(f, "params {name} of {bytes} bytes: {}", fields.join(", "))?;
         }
         for KernelLaunch { name, grid, block, shared } in &self.kernels {
+            let (grid, block) = (Extents(grid), Extents(block));
             writeln!(f, "launch {name}: grid {grid}, block {block}, shared {shared}")?;
         }
         writeln!(f, "source")?;
@@ -44,6 +46,19 @@ impl fmt::Display for KernelTemplate {
         let Some(RustFunction { file, name, source }) = &self.reference else { return Ok(()) };
         writeln!(f, "reference {name} of {file}")?;
         source.lines().try_for_each(|it| writeln!(f, "|{it}"))
+    }
+}
+
+/// A number, or several in parentheses.
+struct Extents<'a>(&'a [LaunchExpr]);
+
+impl fmt::Display for Extents<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let [x] = self.0 {
+            return write!(f, "{x}");
+        }
+        let all: Vec<String> = self.0.iter().map(ToString::to_string).collect();
+        write!(f, "({})", all.join(", "))
     }
 }
 

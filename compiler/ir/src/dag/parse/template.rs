@@ -67,9 +67,9 @@ impl Reader {
             template.params = Some(params(it)?);
         } else if it.eat("launch ") {
             let name = name(it, ": grid ")?;
-            let grid = expr(it)?;
+            let grid = extents(it)?;
             it.expect(", block ")?;
-            let block = expr(it)?;
+            let block = extents(it)?;
             it.expect(", shared ")?;
             template.kernels.push(KernelLaunch { name, grid, block, shared: expr(it)? });
         } else {
@@ -134,6 +134,22 @@ fn operands(it: &mut Cursor<'_>) -> Parsed<(LaunchExpr, LaunchExpr)> {
     let right = expr(it)?;
     it.expect(")")?;
     Ok((left, right))
+}
+
+/// `k0`, or `(d0, 4)`
+fn extents(it: &mut Cursor<'_>) -> Parsed<Vec<LaunchExpr>> {
+    if !it.eat("(") {
+        return Ok(vec![expr(it)?]);
+    }
+    let mut all = Vec::new();
+    it.list(")", |it| {
+        all.push(expr(it)?);
+        Ok(())
+    })?;
+    if all.len() < 2 {
+        return Err("a number alone stands without parentheses".to_owned());
+    }
+    Ok(all)
 }
 
 fn expr(it: &mut Cursor<'_>) -> Parsed<LaunchExpr> {

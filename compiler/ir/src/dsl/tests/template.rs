@@ -197,8 +197,14 @@ fn mistakes_in_names_and_defaults_are_reported_where_they_are() {
         "<= 512",
         "<= 128",
         &[
-            "BLOCK * ITEMS <= 128 => this does not hold with `BLOCK = 256, ITEMS = 1`, the first value of each knob: the first values are the default, so list some first for which it does",
+            "BLOCK * ITEMS <= 128 => this does not hold with `BLOCK = 256, ITEMS = 1`, the first value of each knob, which are the default: list others first, as `BLOCK = 64, ITEMS = 1`, for which all constraints hold",
         ],
+    );
+    check("<= 512", "<= 63", &["BLOCK * ITEMS <= 63 => no values of the knobs satisfy this"]);
+    check(
+        "<= 512",
+        "<= 192, BLOCK > 64",
+        &["BLOCK * ITEMS <= 192 => no values of the knobs satisfy this and the other constraints"],
     );
     check(
         "block = BLOCK",
@@ -214,6 +220,72 @@ fn mistakes_in_names_and_defaults_are_reported_where_they_are() {
             "N => `N` is known at launch only, and this is needed to compile: use knobs and fixed dimensions",
         ],
     );
+}
+
+/// Launches in several dimensions.
+const GRID: &str = "grid = ((N + BLOCK - 1) / BLOCK, ITEMS), block = (BLOCK, 2, 2)";
+
+#[test]
+fn grids_and_blocks_have_up_to_three_numbers() {
+    let of_one = "grid = (N + BLOCK - 1) / BLOCK, block = BLOCK";
+    let dag = dag(&with(&OPTIONS.replace(of_one, GRID), TEXT));
+    let text = print::canonical(&dag);
+    let launch = "\nlaunch h: grid (div(sub(add(d0, k0), 1), k0), k1), block (k0, 2, 2), shared mul(256, 4)\n";
+    assert!(text.contains(launch), "{text}");
+    let read: Dag = text.parse().unwrap();
+    assert_eq!(read.kernel_template, dag.kernel_template);
+    let launches = dag.kernel_template.as_ref().unwrap().launches(&[64, 3], &dag.facts()).unwrap();
+    let blocks = launches[0].grid.each_ref().map(|it| it.eval_dims(&[129]));
+    assert_eq!((blocks, launches[0].block), ([3, 3, 1], [64, 2, 2]));
+    assert!("launch h: grid (k0), block k0, shared 0".parse::<Dag>().is_err());
+}
+
+#[test]
+fn numbers_that_no_device_takes_are_reported_where_they_are() {
+    let of_one = "grid = (N + BLOCK - 1) / BLOCK, block = BLOCK";
+    let check = |to: &str, expected: &str| check(of_one, to, &[expected]);
+    let first = "with `BLOCK = 256, ITEMS = 1`, the first value of each knob";
+    check(
+        "grid = N, block = (BLOCK, 8)",
+        &format!("(BLOCK, 8) => a block has 1 to 1024 threads, and this is 2048 {first}"),
+    );
+    check(
+        "grid = N, block = (1, 1, BLOCK)",
+        &format!("BLOCK => a block has 1 to 64 threads in z, and this is 256 {first}"),
+    );
+    check(
+        "grid = (BLOCK, N * 100), block = 1",
+        &format!(
+            "N * 100 => a grid has at most 65535 blocks in y, and this may have more, or no number of \
+             them {first}"
+        ),
+    );
+    let several = "expected one to three numbers, as in `grid = (N / 64, HEADS)`";
+    check("grid = (1, 2, 3, N), block = BLOCK", &format!("(1, 2, 3, N) => {several}"));
+    check("grid = (), block = BLOCK", &format!("() => {several}"));
+}
+
+#[test]
+fn values_of_knobs_may_be_computed_from_fixed_dimensions() {
+    let values = |list: &str| {
+        let options = OPTIONS.replace("[256, 64]", list);
+        dag(&with(&options, TEXT)).kernel_template.unwrap().knobs[0].values.clone()
+    };
+    assert_eq!(values("[BINS, BINS / 4, min(BINS, 32)]"), [256, 64, 32]);
+    assert_eq!(values("BINS / 128..=4"), [2, 3, 4]);
+    check(
+        "[256, 64]",
+        "[256, N]",
+        &[
+            "N => `N` is known at launch only, and this is needed to compile: use knobs and fixed dimensions",
+        ],
+    );
+    check(
+        "[256, 64]",
+        "[256, ITEMS]",
+        &["ITEMS => a knob has no value here: relate knobs to one another by `constraints(..)`"],
+    );
+    check("[256, 64]", "[BINS, 256]", &["[BINS, 256] => value 256 stands twice: remove one"]);
 }
 
 #[test]

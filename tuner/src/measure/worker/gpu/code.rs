@@ -23,7 +23,7 @@ impl LoadedCandidate {
     pub(super) fn new(stream: &Stream, spec: &GpuSpec, bytes: &[u8]) -> Result<Self, WorkerError> {
         let first = spec.launches.first().ok_or_else(|| invalid("no launch"))?;
         let fits = |it: &GpuLaunch| {
-            it.table.len() == first.table.len() && it.blocks.len() == spec.functions.len()
+            it.table.len() == first.table.len() && it.grids.len() == spec.functions.len()
         };
         if !spec.launches.iter().all(fits) {
             return Err(invalid("launches of another code").into());
@@ -88,7 +88,7 @@ fn variant(spec: &GpuSpec, table: &[Word]) -> Variant {
         };
         Function {
             name: leak(&it.name),
-            threads: it.threads,
+            block: it.block,
             shared_bytes: it.shared_bytes,
             params: Vec::leak(it.params.iter().map(param).collect()),
         }
@@ -128,7 +128,7 @@ fn variant(spec: &GpuSpec, table: &[Word]) -> Variant {
 }
 
 /// Returns a function from a case to the integers of its launch: those of the parameter table, then the
-/// number of blocks of each kernel, then the extents and strides of TMA descriptors.
+/// blocks of each kernel, then the extents and strides of TMA descriptors.
 fn numbers(launches: &[GpuLaunch]) -> Rc<Numbers> {
     // Workspace is allocated once, large enough for every case.
     let max_bytes = |entry: usize| {
@@ -144,7 +144,10 @@ fn numbers(launches: &[GpuLaunch]) -> Rc<Numbers> {
             Word::Shared(_) => max_bytes(n),
             Word::Param(_) | Word::Packed(..) | Word::Output(_) => 0,
         });
-        table.chain(launch.blocks.iter().copied()).chain(launch.maps.iter().copied()).collect()
+        table
+            .chain(launch.grids.as_flattened().iter().copied())
+            .chain(launch.maps.iter().copied())
+            .collect()
     };
     let all: Vec<Vec<u64>> = launches.iter().map(numbers_of).collect();
     Rc::new(move |dims: &[i64], numbers: &mut [u64]| {
