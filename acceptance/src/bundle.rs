@@ -97,9 +97,14 @@ pub fn write(folder: &Path, recipe: &Recipe<'_>) -> Result<(usize, Vec<String>)>
     Ok((manifest.candidates.len(), failures))
 }
 
+/// The case that comes first: no device is known to have run tensor maps with element strides whose boxes
+/// begin before the tensor, and if one refuses them, the rest is to be seen in that light.
+const FIRST: &str = "conv_nhwc_strided_f16";
+
 /// Returns the jobs of a bundle: checks, then benchmarks.
 fn jobs(only: &str) -> Vec<Job> {
-    let cases: Vec<&Case> = case::all().filter(|it| it.name().contains(only)).collect();
+    let mut cases: Vec<&Case> = case::all().filter(|it| it.name().contains(only)).collect();
+    cases.sort_by_key(|it| it.name() != FIRST);
     let check = |case: &'static Case| {
         case.checks.iter().map(move |it| Job { goal: Goal::Check, case, dims: it.dims })
     };

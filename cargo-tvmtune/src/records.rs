@@ -112,7 +112,7 @@ pub(crate) fn realize_cuda<'a>(
     lookup: &Lookup,
 ) -> Option<cuda::Variant<'a>> {
     let sources = cuda::Sources { known: &lookup.images, compiler: None };
-    cuda::realize(op, spec, &sources, &mut None)
+    cuda::realize(op, spec, &sources, &mut None).ok()
 }
 
 /// Returns a record of this machine's release, for what was found without measuring.

@@ -37,6 +37,7 @@ pub(crate) enum Op {
     IsSpace(Slot, Register, Space),
     Warp(Slot, Warp),
     Barrier(Barrier),
+    SetRegisters(SetRegisters),
     Fence(Fence),
     CpAsync(CpAsync),
     CpAsyncGroup(CpAsyncGroup),
@@ -179,6 +180,13 @@ pub(crate) enum Vote {
     Any,
     Uniform,
     Ballot,
+}
+
+/// `setmaxnreg`: the registers that each thread of a warp has from then on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SetRegisters {
+    pub(crate) grows: bool,
+    pub(crate) registers: u32,
 }
 
 /// A barrier of a CTA or of a cluster.

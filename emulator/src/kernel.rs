@@ -34,6 +34,8 @@ impl Module {
                 kernels.push(Kernel {
                     name: function.name.to_owned(),
                     max_threads: function.max_threads,
+                    min_ctas: function.min_ctas,
+                    max_registers: function.max_registers,
                     cluster: function.cluster,
                     linked: link(&tree, &layout, n)?,
                     common: Arc::clone(&shared),
@@ -57,10 +59,19 @@ pub(crate) struct Common {
     pub(crate) variables: Vec<u8>,
 }
 
+/// Registers of a multiprocessor; of a thread, at most; and the number in which threads have them.
+const REGISTERS: u32 = 65_536;
+/// See [`REGISTERS`].
+const MAX_REGISTERS: u32 = 255;
+/// See [`REGISTERS`].
+const UNIT: u32 = 8;
+
 /// A kernel that can be run.
 pub struct Kernel {
     name: String,
     max_threads: Option<[u32; 3]>,
+    min_ctas: Option<u32>,
+    max_registers: Option<u32>,
     cluster: Option<[u32; 3]>,
     pub(crate) linked: Linked,
     pub(crate) common: Arc<Common>,
@@ -109,6 +120,16 @@ impl Kernel {
         options: &Options,
     ) -> Result<Report, Box<Fault>> {
         machine::run(self, launch, arguments, memory, options)
+    }
+
+    /// Returns the registers that each thread of a block of so many threads is launched with, if its
+    /// compiler used as many as the bounds of the kernel allow: it does for kernels with `setmaxnreg`.
+    pub(crate) fn most_registers(&self, n_threads: u32) -> u32 {
+        let n_threads = self.max_threads.map_or(n_threads, |it| it.iter().product());
+        let n_ctas = self.min_ctas.unwrap_or(1).max(1);
+        let n_threads = n_threads.next_multiple_of(LANES as u32).max(1).saturating_mul(n_ctas);
+        let share = REGISTERS / n_threads / UNIT * UNIT;
+        share.min(MAX_REGISTERS).min(self.max_registers.unwrap_or(u32::MAX))
     }
 
     pub(crate) fn code(&self) -> &[Inst] {

@@ -97,6 +97,9 @@ pub struct Options {
     pub profile: bool,
     /// Instructions of warps, after which a kernel is taken to hang.
     pub instruction_limit: u64,
+    /// Registers that each thread is launched with, as its compiler says; as many as the bounds of the
+    /// kernel allow where nobody says. They decide what `setmaxnreg` can grant.
+    pub registers: Option<u32>,
 }
 
 impl Default for Options {
@@ -107,6 +110,7 @@ impl Default for Options {
             check: true,
             profile: false,
             instruction_limit: 1 << 28,
+            registers: None,
         }
     }
 }

@@ -246,6 +246,10 @@ impl TensorMap {
             Some(most) if row > most => {
                 Err(format!("box rows of {row} bytes; the swizzle allows {most}"))
             }
+            // Nobody says where a device puts the rows then.
+            Some(span) if row < span => {
+                Err(format!("box rows of {row} bytes, narrower than the swizzle of {span}"))
+            }
             _ => Ok(()),
         }
     }

@@ -173,8 +173,7 @@ fn code_of(
     let text = &generated.unit.source;
     let source = Source { name: &format!("{name}.cu"), text, arch: &arch, options: &[] };
     let code = compiler.compile(&source).map_err(|it| it.to_string())?;
-    let names = generated.unit.entries.iter().map(|it| &*it.name);
-    code.has_kernels(names).map_err(|it| it.to_string())?;
+    code.check_launches(&generated).map_err(|it| it.to_string())?;
     let registers = |it: &Entry| code.usage(&it.name).map_or(0, |it| it.registers);
     let registers: Vec<u32> = generated.unit.entries.iter().map(registers).collect();
     let extent = |dim: &Dim| {

@@ -196,8 +196,7 @@ fn compile(
     let text = &generated.unit.source;
     let source = Source { name: &format!("{name}.cu"), text, arch: &arch, options: &[LINES] };
     let code = compiler.compile(&source).map_err(|it| it.to_string())?;
-    let names = generated.unit.entries.iter().map(|it| &*it.name);
-    code.has_kernels(names).map_err(|it| it.to_string())?;
+    code.check_launches(generated).map_err(|it| it.to_string())?;
     let module = Module::parse(&code.ptx).map_err(|it| it.to_string())?;
     let resources = |it: &Entry| {
         let usage = code.usage(&it.name)?;

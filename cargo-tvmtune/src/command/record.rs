@@ -78,10 +78,10 @@ fn record(
     let failed = |why: &str| format!("{} [{extents}] on {}: {why}", op.name(), spec.arch());
     let is_measured = spec.choices.iter().any(|it| it.entry.measured.is_some());
     let mut variant = match arguments.best.filter(|_| !is_measured) {
-        Some(_) => ranked_first(op, spec, &sources, arguments).map_err(|it| failed(&it))?,
-        None => cuda::realize(op, spec, &sources, &mut None)
-            .ok_or_else(|| failed("no code; `cargo tvmtune compile` says why"))?,
-    };
+        Some(_) => ranked_first(op, spec, &sources, arguments),
+        None => cuda::realize(op, spec, &sources, &mut None),
+    }
+    .map_err(|it| failed(&it))?;
     let mut files = Files::default();
     let generated = &variant.generated;
     files.add_source(&generated.artifact, &generated.unit.source);
@@ -107,10 +107,7 @@ fn ranked_first<'a>(
     let compiler = compile::Compiler::new(nvrtc, None);
     let dag = op.dag.specialize(spec.bucket);
     let Compiled { schedule, generated, .. } = choose(op.name(), &dag, &compiler, arguments)?;
-    let images = sources.images(op, spec.arch(), &generated);
-    if images.is_empty() {
-        return Err("no code; `cargo tvmtune compile` says why".to_owned());
-    }
+    let images = sources.images(op, spec.arch(), &generated)?;
     let (bucket, arch, tier) = (spec.bucket, spec.arch(), Tier::Default);
     Ok(Variant { bucket, arch, tier, stale: false, choice: None, schedule, generated, images })
 }

@@ -1,7 +1,7 @@
 //! Branches, calls, barriers, fences, and hints that compute nothing.
 
 use super::site::Site;
-use crate::code::{Barrier, CtaBarrier, Fence, Op, Reduce, Reduction, Warp};
+use crate::code::{Barrier, CtaBarrier, Fence, Op, Reduce, Reduction, SetRegisters, Warp};
 use crate::parse::{Operand, Result};
 use crate::registers::{Class, Register};
 
@@ -38,11 +38,25 @@ pub(super) fn decode(site: &mut Site<'_, '_>) -> Result<Op> {
         "trap" | "brkpt" => Ok(Op::Trap),
         "bar" | "barrier" => barrier(site),
         "fence" | "membar" => fence(site),
-        // Hints, and action only matters where kernels overlap or registers are scarce.
+        "setmaxnreg" => set_registers(site),
+        // Hints, and what only matters where kernels overlap.
         _ => {
             site.opcode.clear();
             Ok(Op::Nop)
         }
+    }
+}
+
+fn set_registers(site: &mut Site<'_, '_>) -> Result<Op> {
+    let grows = site.opcode.take_any(&["inc", "dec"]) == Some("inc");
+    site.opcode.take("sync");
+    site.opcode.take("aligned");
+    site.take_type()?;
+    match site.immediate(0)? {
+        registers @ 24..=256 if registers % 8 == 0 => {
+            Ok(Op::SetRegisters(SetRegisters { grows, registers: registers as u32 }))
+        }
+        _ => Err(site.error("expected a multiple of 8 from 24 to 256")),
     }
 }
 

@@ -265,6 +265,7 @@ impl Machine<'_> {
         wait: Wait,
     ) -> Result<Flow> {
         let Wait { to, phase, suspend, acquire } = wait;
+        let gives_up = suspend && self.gives_up();
         let registers = &self.warps[warp].registers;
         let mut complete = 0;
         for lane in lanes(active) {
@@ -277,7 +278,7 @@ impl Machine<'_> {
             };
             complete |= u32::from(done) << lane;
         }
-        if complete == 0 && suspend {
+        if complete == 0 && suspend && !gives_up {
             let lane = first_lane(active);
             let (cta, offset) = at[lane];
             let parity = match phase {
@@ -297,6 +298,11 @@ impl Machine<'_> {
             }
         }
         Ok(if complete == active { Flow::Next } else { Flow::Yield })
+    }
+
+    /// Returns whether `try_wait` ends before the phase does: it may, after a time that nobody promises.
+    fn gives_up(&mut self) -> bool {
+        self.completion_rng.as_mut().is_some_and(|it| it.below(4) == 0)
     }
 
     /// Checks that a CTA which exits has seen all remote arrivals at its mbarriers: they might come

@@ -15,6 +15,7 @@ mod mma;
 mod pending;
 mod profile;
 mod race_check;
+mod register_pool;
 mod step;
 mod wgmma;
 mod warp;
@@ -85,6 +86,8 @@ struct Cta {
     /// Within the grid.
     index: [u32; 3],
     shared: Vec<u8>,
+    /// Registers that warps have given back and none has taken.
+    free_registers: u32,
     barriers: [CtaBarrier; 16],
     /// By their offset in shared memory.
     mbarriers: BTreeMap<u32, MbarrierState>,
@@ -206,6 +209,7 @@ impl<'a> Machine<'a> {
             self.ctas.push(Cta {
                 index,
                 shared,
+                free_registers: 0,
                 barriers: Default::default(),
                 mbarriers: BTreeMap::new(),
                 remote_arrivals: Vec::new(),
@@ -242,6 +246,7 @@ impl<'a> Machine<'a> {
             cta,
             number,
             registers,
+            n_registers: self.launched_registers(),
             local: vec![0xFF; self.kernel.linked.local_bytes as usize * LANES],
             live,
             copies: Copies::default(),
@@ -404,6 +409,10 @@ impl<'a> Machine<'a> {
                     missing.unwrap_or_default()
                 )
             }
+            State::Registers(wanted) => format!(
+                "a wait for {wanted} registers, where each thread has {} and the block has {} left",
+                warp.n_registers, self.ctas[warp.cta].free_registers
+            ),
             State::Warpgroup => "a wait for the other warps of the warpgroup".to_owned(),
         }
     }

@@ -152,6 +152,7 @@ impl Machine<'_> {
             }
             Op::Warp(members, op) => self.collective(warp, split, *members, op)?,
             Op::Barrier(barrier) => self.barrier(warp, active, barrier)?,
+            Op::SetRegisters(it) => self.set_registers(warp, active, *it)?,
             Op::Fence(fence) => self.fence(warp, active, *fence),
             Op::IsSpace(to, address, space) => self.is_space(warp, active, *to, *address, *space),
             Op::Clock(to) => self.clock(warp, active, *to),
@@ -312,6 +313,7 @@ impl Op {
             Op::WgmmaAccess(op, _) => op.may_wait(),
             Op::Warp(..)
             | Op::Barrier(_)
+            | Op::SetRegisters(_)
             | Op::LdStMatrix(_)
             | Op::Mma(_)
             | Op::Mbarrier(_)

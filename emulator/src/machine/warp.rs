@@ -33,6 +33,8 @@ pub(super) enum State {
     Mbarrier(usize, u32, bool, u64),
     /// The other warps of a warpgroup.
     Warpgroup,
+    /// So many registers for each thread.
+    Registers(u32),
 }
 
 /// The continuation after an instruction.
@@ -52,6 +54,8 @@ pub(super) struct Warp {
     /// Within the CTA.
     pub(super) number: u32,
     pub(super) registers: Registers,
+    /// Registers that each thread may have.
+    pub(super) n_registers: u32,
     /// Local memory: one thread after the other.
     pub(super) local: Vec<u8>,
     /// Threads that have not ended.

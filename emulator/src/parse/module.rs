@@ -23,9 +23,14 @@ impl<'a> Parser<'a> {
             if n > 0 && !self.take(',') {
                 break;
             }
-            *to = u32::try_from(self.number()?).map_err(|_| self.error("a number too large"))?;
+            *to = self.word_sized()?;
         }
         Ok(found)
+    }
+
+    /// A number of 32 bits.
+    fn word_sized(&mut self) -> Result<u32> {
+        u32::try_from(self.number()?).map_err(|_| self.error("a number too large"))
     }
 
     fn item(&mut self) -> Result<()> {
@@ -106,7 +111,9 @@ impl<'a> Parser<'a> {
             match self.next()? {
                 Kind::Word(".maxntid" | ".reqntid") => function.max_threads = Some(self.triple()?),
                 Kind::Word(".reqnctapercluster") => function.cluster = Some(self.triple()?),
-                Kind::Word(".minnctapersm" | ".maxnctapersm" | ".maxnreg" | ".maxclusterrank") => {
+                Kind::Word(".minnctapersm") => function.min_ctas = Some(self.word_sized()?),
+                Kind::Word(".maxnreg") => function.max_registers = Some(self.word_sized()?),
+                Kind::Word(".maxnctapersm" | ".maxclusterrank") => {
                     self.number()?;
                 }
                 Kind::Word(".explicitcluster" | ".noreturn" | ".blocksareclusters") => {}

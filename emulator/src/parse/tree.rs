@@ -42,6 +42,10 @@ pub(crate) struct Function<'a> {
     pub(crate) n_results: usize,
     pub(crate) n_parameters: usize,
     pub(crate) max_threads: Option<[u32; 3]>,
+    /// CTAs of a multiprocessor that there is room for, at least.
+    pub(crate) min_ctas: Option<u32>,
+    /// Registers of a thread at most.
+    pub(crate) max_registers: Option<u32>,
     pub(crate) cluster: Option<[u32; 3]>,
     pub(crate) n_predicates: u32,
     pub(crate) n_words: u32,

@@ -16,4 +16,6 @@ mod instructions;
 mod mutants;
 mod matrices;
 mod products;
+mod registers;
 mod simt;
+mod waits;

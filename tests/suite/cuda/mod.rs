@@ -4,6 +4,7 @@ mod attention;
 mod batch;
 mod classes;
 mod defaults;
+mod disassembly;
 mod fixtures;
 mod im2col;
 mod mma;
@@ -114,4 +115,5 @@ fn check_assembled(nvrtc: &Nvrtc, generated: &Generated) {
         assert_eq!((it.spill_store_bytes, it.spill_load_bytes), (0, 0), "{it:?}\n{text}");
     }
     assert!(!code.remarks.iter().any(Remark::serializes), "{:?}\n{text}", code.remarks);
+    assert_eq!(code.check_launches(generated), Ok(()), "{text}");
 }

@@ -18,7 +18,7 @@ use super::programs::attention;
 use super::{AMPERE, Launch, check_results, ptx, target};
 
 /// Statements by which threads wait, or let others go on.
-const WAITS: [&str; 17] = [
+const WAITS: [&str; 16] = [
     "__syncthreads();",
     "__syncwarp();",
     "copy_async_wait<",
@@ -30,7 +30,6 @@ const WAITS: [&str; 17] = [
     "mbarrier_init(",
     "mbarrier_fence_init();",
     "mbarrier_wait(",
-    "mbarrier_wait_cluster(",
     "cluster_sync();",
     "if (threadIdx.x % 32 < ",
     "mbarrier_expect(",

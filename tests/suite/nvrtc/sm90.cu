@@ -30,7 +30,7 @@ extern "C" __global__ void __cluster_dims__(2, 1, 1) boxes(TVMTUNE_TENSOR_MAP ma
     mbarrier_arrive_at(arrived, 1);
   }
   mbarrier_wait(arrived, 0);
-  mbarrier_wait_cluster(arrived, 1);
+  mbarrier_wait(arrived, 1);
   const u32 four[4] = {1, 2, 3, 4}, two[2] = {1, 2}, one[1] = {1};
   store_matrices<4>(shared, four);
   store_matrices<2>(shared, two);

@@ -15,6 +15,8 @@ mod remarks;
 
 use std::fmt;
 
+use tvmtune_cuda::Generated;
+use tvmtune_cuda::codegen::Entry;
 use tvmtune_ir::target::gpu::Arch;
 use tvmtune_plan::database::{Cache, Files};
 use tvmtune_plan::embed::cuda::ptx_version;
@@ -99,12 +101,31 @@ pub enum CompileError {
         /// The deviation.
         error: CubinError,
     },
+    /// It compiled to what cannot be launched.
+    #[error(transparent)]
+    Unlaunchable(#[from] Unlaunchable),
 }
 
-/// A kernel that code does not have under the name by which it is launched.
+/// A reason why code cannot be launched.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("no kernel has the name `{0}`: declare it as `extern \"C\" __global__ void {0}(..)`")]
-pub struct MissingKernel(pub String);
+pub enum Unlaunchable {
+    /// It has no kernel of the name by which one is launched: somebody declared it otherwise.
+    #[error("no kernel has the name `{0}`: declare it as `extern \"C\" __global__ void {0}(..)`")]
+    MissingKernel(String),
+    /// `setmaxnreg` would wait for ever.
+    #[error(
+        "`{kernel}` redistributes {needed} registers of a block, which is launched with {launched}: it \
+         would wait for ever; please report this"
+    )]
+    LacksRegisters {
+        /// The kernel.
+        kernel: String,
+        /// Registers of all threads after redistribution.
+        needed: u32,
+        /// The same at launch.
+        launched: u32,
+    },
+}
 
 /// A reason against measuring code: other candidates do without.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -164,22 +185,25 @@ impl<'a> Compiler<'a> {
         Code::read(compiled).map_err(cubin)
     }
 
-    /// Compiles a file for a GPU and for those after it; adds what came of it to `files`.
+    /// Compiles generated code for a GPU and for those after it; adds what came of it to `files`. Errors
+    /// name it as `name`.
     ///
-    /// The most specific image comes first. There is no PTX of a file that uses what only one
-    /// architecture has.
+    /// The most specific image comes first. There is no PTX of code that uses what only one architecture
+    /// has.
     ///
     /// # Errors
     ///
     /// [`CompileError`]
     pub fn images(
         &self,
-        (name, text): (&str, &str),
+        (name, generated): (&str, &Generated),
         arch: Arch,
         files: &mut Files,
     ) -> Result<Vec<Image>, CompileError> {
+        let text = &generated.unit.source;
         let compile = |arch: &str| self.compile(&Source { name, text, arch, options: &[] });
         let code = compile(&arch.to_string())?;
+        code.check_launches(generated)?;
         let later = Arch { exact: false, ..arch };
         let ptx = match arch.exact {
             false => Some(code.ptx),
@@ -223,21 +247,24 @@ impl Code {
         self.kernels.iter().find(|it| it.kernel == kernel)
     }
 
-    /// Returns an error if one of the kernels that are launched is not among those of the code: one that
-    /// somebody wrote may be declared otherwise.
+    /// Returns an error if the machine code, which was compiled from these kernels, cannot be launched.
     ///
     /// # Errors
     ///
-    /// [`MissingKernel`]
-    pub fn has_kernels<'a>(
-        &self,
-        names: impl IntoIterator<Item = &'a str>,
-    ) -> Result<(), MissingKernel> {
-        let is_missing = |it: &&str| self.usage(it).is_none();
-        match names.into_iter().find(is_missing) {
-            Some(name) => Err(MissingKernel(name.to_owned())),
-            None => Ok(()),
+    /// [`Unlaunchable`]
+    pub fn check_launches(&self, generated: &Generated) -> Result<(), Unlaunchable> {
+        let kernels = generated.unit.entries.iter().zip(&generated.grid.body);
+        for (Entry { name, .. }, kernel) in kernels {
+            let usage = self.usage(name);
+            let usage = usage.ok_or_else(|| Unlaunchable::MissingKernel(name.clone()))?;
+            let Some(needed) = kernel.registers_after_redistribution() else { continue };
+            let launched = usage.registers * kernel.block_threads();
+            if needed > launched {
+                let kernel = name.clone();
+                return Err(Unlaunchable::LacksRegisters { kernel, needed, launched });
+            }
         }
+        Ok(())
     }
 
     /// Returns the reason against measuring the code, if there is one.

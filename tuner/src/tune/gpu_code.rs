@@ -44,8 +44,7 @@ impl GpuBuilder {
         let text = &generated.unit.source;
         let source = compile::Source { name: "candidate.cu", text, arch: &arch, options: &[] };
         let compiled = self.compiler.compile(&source).map_err(|it| it.to_string())?;
-        let names = generated.unit.entries.iter().map(|it| &*it.name);
-        compiled.has_kernels(names).map_err(|it| it.to_string())?;
+        compiled.check_launches(&generated).map_err(|it| it.to_string())?;
         if let Some(verdict) = compiled.verdict() {
             return Err(verdict.to_string());
         }
@@ -62,7 +61,7 @@ impl GpuBuilder {
         files: &mut Files,
     ) -> Result<Vec<Image>, String> {
         let generated = tvmtune_cuda::generate(schedule).map_err(|it| it.to_string())?;
-        let source = (&*format!("{name}.cu"), &*generated.unit.source);
+        let source = (&*format!("{name}.cu"), &generated);
         files.add_source(&generated.artifact, &generated.unit.source);
         self.compiler.images(source, self.target.arch, files).map_err(|it| it.to_string())
     }

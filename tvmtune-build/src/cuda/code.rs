@@ -71,8 +71,8 @@ pub(crate) fn plan<'a>(
             planned.gpu = planned.gpu.max(Some(status.unwrap_or(TuningStatus::Default)));
         }
         match variant {
-            Some(variant) => variants.push(variant),
-            None => planned.missing_archs.push(spec.arch().to_string()),
+            Ok(variant) => variants.push(variant),
+            Err(_) => planned.missing_archs.push(spec.arch().to_string()),
         }
     }
     planned.missing_archs.sort();
@@ -83,14 +83,18 @@ pub(crate) fn plan<'a>(
     planned
 }
 
-/// The code of a spec: by the best schedule of which there are images, or can be; `None` if there
-/// is none. Adds the records whose schedules do not apply to `flawed`.
+/// The code of a spec: by the best schedule of which there are images, or can be. Adds the records whose
+/// schedules do not apply to `flawed`.
+///
+/// # Errors
+///
+/// The reason why there is no code.
 pub fn realize<'a>(
     op: &Op,
     spec: &VariantSpec<'a>,
     sources: &Sources<'_>,
     flawed: &mut Option<&'a Path>,
-) -> Option<Variant<'a>> {
+) -> Result<Variant<'a>, String> {
     let dag = op.dag.specialize(spec.bucket);
     let (bucket, arch) = (spec.bucket, spec.arch());
     let variant = |schedule: Schedule, choice: Option<Choice<'a>>| {
@@ -116,18 +120,32 @@ pub fn realize<'a>(
     variants.retain(|it| !it.stale || it.tier != Tier::Default);
     let default = default::schedule(&dag, &spec.target.into());
     variants.extend(variant(default, None));
-    variants.into_iter().find_map(|it| {
-        let images = sources.images(op, arch, &it.generated);
-        (!images.is_empty()).then_some(Variant { images, ..it })
-    })
+    let mut why = "no code can be generated".to_owned();
+    for variant in variants {
+        match sources.images(op, arch, &variant.generated) {
+            Ok(images) => return Ok(Variant { images, ..variant }),
+            Err(error) => why = error,
+        }
+    }
+    Err(why)
 }
 
 impl Sources<'_> {
-    /// The images of some code for an architecture; none if nobody has any, or can make them.
-    pub fn images(&self, op: &Op, arch: Arch, generated: &Generated) -> Vec<ImageFile> {
-        match self.known.of(arch, &generated.artifact) {
-            [] => self.compiler.map_or(Vec::new(), |it| it.images(op.name(), arch, generated)),
-            known => known.to_vec(),
+    /// The images of some code for an architecture.
+    ///
+    /// # Errors
+    ///
+    /// The reason why there are none.
+    pub fn images(
+        &self,
+        op: &Op,
+        arch: Arch,
+        generated: &Generated,
+    ) -> Result<Vec<ImageFile>, String> {
+        match (self.known.of(arch, &generated.artifact), self.compiler) {
+            ([], Some(compiler)) => compiler.images(op.name(), arch, generated),
+            ([], None) => Err("no record has code, and nothing compiles here".to_owned()),
+            (known, _) => Ok(known.to_vec()),
         }
     }
 }
@@ -179,22 +197,26 @@ fn text(op: &Op, variants: &[Variant<'_>], limits: SearchLimits) -> String {
 
 #[cfg(feature = "tune")]
 impl Compiler {
-    /// None if it does not compile: the author sees why by `cargo tvmtune compile`.
-    fn images(&self, name: &str, arch: Arch, generated: &Generated) -> Vec<ImageFile> {
+    fn images(
+        &self,
+        name: &str,
+        arch: Arch,
+        generated: &Generated,
+    ) -> Result<Vec<ImageFile>, String> {
         let mut files = tvmtune_plan::database::Files::default();
-        let source = (&*format!("{name}.cu"), &*generated.unit.source);
-        let images = self.0.images(source, arch, &mut files).unwrap_or_default();
+        let source = (&*format!("{name}.cu"), generated);
+        let images = self.0.images(source, arch, &mut files).map_err(|it| it.to_string())?;
         let file = |image: Image| {
             let bytes = files.get(&image.sha256)?.to_vec();
             Some(ImageFile { image, bytes })
         };
-        images.into_iter().filter_map(file).collect()
+        Ok(images.into_iter().filter_map(file).collect())
     }
 }
 
 #[cfg(not(feature = "tune"))]
 impl Compiler {
-    fn images(&self, _: &str, _: Arch, _: &Generated) -> Vec<ImageFile> {
+    fn images(&self, _: &str, _: Arch, _: &Generated) -> Result<Vec<ImageFile>, String> {
         match self.0 {}
     }
 }

@@ -1,11 +1,11 @@
 //! The CUDA driver, looked up before its first use, since `cudarc` panics where there is none.
 #![expect(unsafe_code, reason = "functions of a C library are called here")]
 
-use std::ffi::{CStr, c_int, c_void};
+use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr;
 use std::sync::OnceLock;
 
-use cudarc::driver::{DriverError, sys};
+use cudarc::driver::DriverError;
 use libloading::Library;
 
 use crate::Error;
@@ -22,7 +22,11 @@ pub(super) struct Driver {
     encode: Option<Encode>,
     /// `cuEventElapsedTime`, under the name that every driver knows.
     pub(super) elapsed: Elapsed,
+    /// `cuGetErrorName`.
+    name: ErrorName,
 }
+
+type ErrorName = unsafe extern "C" fn(c_int, *mut *const c_char) -> c_int;
 
 type Elapsed = unsafe extern "C" fn(*mut f32, *mut c_void, *mut c_void) -> c_int;
 
@@ -69,21 +73,22 @@ fn start(library: Library) -> Result<Driver, Error> {
     let mut version = 0;
     // SAFETY: these are the types that cuda.h declares. The library is never unloaded, so that
     // functions stay valid: see below.
-    let (result, encode, elapsed) = unsafe {
+    let (result, encode, elapsed, name) = unsafe {
         let init = library.get::<unsafe extern "C" fn(u32) -> c_int>(b"cuInit\0");
         let ask = library.get::<unsafe extern "C" fn(*mut c_int) -> c_int>(b"cuDriverGetVersion\0");
         let elapsed = library.get::<Elapsed>(b"cuEventElapsedTime\0");
-        let (Ok(init), Ok(ask), Ok(elapsed)) = (init, ask, elapsed) else {
+        let name = library.get::<ErrorName>(b"cuGetErrorName\0");
+        let (Ok(init), Ok(ask), Ok(elapsed), Ok(name)) = (init, ask, elapsed, name) else {
             return Err(Error::NoDriver { tried: "a library that has no `cuInit`" });
         };
         ask(&raw mut version);
         let encode = library.get::<Encode>(b"cuTensorMapEncodeTiled\0");
-        (init(0), encode.ok().map(|it| *it), *elapsed)
+        (init(0), encode.ok().map(|it| *it), *elapsed, *name)
     };
     std::mem::forget(library);
     let failed = |code| Error::Device { ordinal: 0, call: "cuInit", reason: reason(code) };
     match result {
-        0 => Ok(Driver { ptx: ptx_of_driver(version), encode, elapsed }),
+        0 => Ok(Driver { ptx: ptx_of_driver(version), encode, elapsed, name }),
         // Its name is asked of the driver, which is there.
         code => Err(failed(code)),
     }
@@ -102,15 +107,25 @@ fn reason(code: c_int) -> &'static str {
     }
 }
 
+/// The name of an error of the driver.
 pub(super) fn error_name(DriverError(code): DriverError) -> &'static str {
-    let mut name = ptr::null();
-    // SAFETY: an error of the driver proves that it is there; a place for a pointer.
-    unsafe { sys::cuGetErrorName(code, &raw mut name) };
-    if name.is_null() {
-        return "unknown error";
+    driver().map_or(UNKNOWN, |it| it.name_of(code as c_int))
+}
+
+const UNKNOWN: &str = "unknown error";
+
+impl Driver {
+    /// The name of a result.
+    fn name_of(&self, code: c_int) -> &'static str {
+        let mut name = ptr::null();
+        // SAFETY: as cuda.h declares it: a result, and a place for a pointer.
+        unsafe { (self.name)(code, &raw mut name) };
+        if name.is_null() {
+            return UNKNOWN;
+        }
+        // SAFETY: the driver gives strings that live as long as it, and it is never unloaded.
+        unsafe { CStr::from_ptr::<'static>(name) }.to_str().unwrap_or(UNKNOWN)
     }
-    // SAFETY: the driver gives strings that live as long as it, and it is never unloaded.
-    unsafe { CStr::from_ptr::<'static>(name) }.to_str().unwrap_or("unknown error")
 }
 
 /// A tensor map (TMA descriptor), passed to kernels by value.
@@ -128,9 +143,8 @@ impl EncodedMap {
         address: u64,
         numbers: &[u64],
     ) -> Result<(), &'static str> {
-        let Some(encode) = driver().ok().and_then(|it| it.encode) else {
-            return Err("CUDA_ERROR_NOT_SUPPORTED");
-        };
+        let driver = driver().map_err(|_| UNKNOWN)?;
+        let Some(encode) = driver.encode else { return Err("CUDA_ERROR_NOT_SUPPORTED") };
         let rank = map.box_dims.len();
         let is_short = numbers.len() < map.n_numbers() || map.element_strides.len() < rank;
         if is_short || !(1..=5).contains(&rank) {
@@ -155,6 +169,6 @@ impl EncodedMap {
                 0,
             )
         };
-        if result == 0 { Ok(()) } else { Err("CUDA_ERROR_INVALID_VALUE") }
+        if result == 0 { Ok(()) } else { Err(driver.name_of(result)) }
     }
 }

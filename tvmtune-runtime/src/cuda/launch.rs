@@ -65,6 +65,11 @@ unsafe fn enqueue<'a, A: AsRef<DeviceArg<'a>>>(
         };
         let temporaries = chosen.temporaries..chosen.temporaries + chosen.n_bytes;
         fill(table, variant.table, temporaries, call, &address)?;
+        // Before the first call of the driver that may need one.
+        chosen
+            .context
+            .bind_to_thread()
+            .map_err(|error| failed(call.kernel, "cuCtxSetCurrent", error_name(error)))?;
         let mut maps = [EncodedMap::EMPTY; MOST_MAPS];
         for (map, encoded) in variant.maps.iter().zip(&mut maps) {
             let numbers = map_numbers.get(map.numbers..).unwrap_or(&[]);
@@ -72,10 +77,6 @@ unsafe fn enqueue<'a, A: AsRef<DeviceArg<'a>>>(
                 .encode(map, table[map.entry], numbers)
                 .map_err(|reason| failed(call.kernel, "cuTensorMapEncodeTiled", reason))?;
         }
-        chosen
-            .context
-            .bind_to_thread()
-            .map_err(|error| failed(call.kernel, "cuCtxSetCurrent", error_name(error)))?;
         let _alone = chosen.alone();
         let mut params = [ptr::null_mut::<c_void>(); MOST_PARAMS];
         for ((function, entry), grid) in variant.functions.iter().zip(chosen.entries).zip(grids) {

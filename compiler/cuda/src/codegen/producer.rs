@@ -97,9 +97,7 @@ impl Printer<'_> {
     pub(super) fn producer_acquire(&mut self, pipeline: usize) {
         let (empty, full) = (self.empty(pipeline, &self.stage(pipeline)), self.full(pipeline));
         // New barriers count as empty.
-        let wait =
-            if self.kernel.cluster() > 1 { "mbarrier_wait_cluster" } else { "mbarrier_wait" };
-        self.line(&format!("{wait}({empty}, {} ^ 1);", phase(pipeline)));
+        self.line(&format!("mbarrier_wait({empty}, {} ^ 1);", phase(pipeline)));
         self.line(&format!(
             "mbarrier_expect({full}, {});",
             self.kernel.circular_buffers[pipeline].stage_bytes

@@ -243,6 +243,13 @@ impl Kernel {
         REGISTERS.get(groups).copied().flatten().filter(|_| divides)
     }
 
+    /// Returns the registers of all threads of a block after `setmaxnreg`, where it is used. They are no
+    /// more than those of its launch, or it waits for ever.
+    pub fn registers_after_redistribution(&self) -> Option<u32> {
+        let (many, few) = self.redistributed_registers()?;
+        Some(many * self.threads + few * (self.block_threads() - self.threads))
+    }
+
     /// Returns the threads of a block, the producer's warps among them.
     pub fn block_threads(&self) -> u32 {
         match (self.producer.is_empty(), self.threads % WARPGROUP) {

@@ -114,10 +114,10 @@ pub fn most_registers(kernel: &Kernel) -> u32 {
 }
 
 /// Returns the registers that threads of a kernel are launched with, where those of the body need so
-/// many: `setmaxnreg` may redistribute them later.
+/// many: all of a multiprocessor where `setmaxnreg` redistributes them later.
 pub fn launched_registers(kernel: &Kernel, registers: u32) -> u32 {
     match kernel.redistributed_registers() {
-        Some(_) => registers.min(share(kernel.block_threads())),
+        Some(_) => share(kernel.block_threads()),
         None => registers,
     }
 }

@@ -48,29 +48,25 @@ TVMTUNE_FN void mbarrier_expect(u64* barrier, u32 n_bytes) {
                :: "r"(shared_address(barrier)), "r"(n_bytes) : "memory");
 }
 
-// Arrives at the same barrier of another block of the cluster.
+// Arrives at the same barrier of another block of the cluster, for a block that waits until this one has
+// read: what the other block copies next must not come earlier. The form is that of CUTLASS
+// (`ClusterBarrier::arrive`), without a scope: `.release.cluster` becomes a fence of the whole GPU before
+// each arrival, and the reads it would order are over when the thread arrives.
 TVMTUNE_FN void mbarrier_arrive_at(u64* barrier, u32 block) {
   asm volatile(
       "{ .reg .b32 there; mapa.shared::cluster.u32 there, %0, %1;\n"
-      "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [there]; }"
+      "mbarrier.arrive.shared::cluster.b64 _, [there]; }"
       :: "r"(shared_address(barrier)), "r"(block) : "memory");
 }
 
-// Returns once the phase of this parity is over: at once for parity 1 of a new barrier.
+// Returns once the phase of this parity is over: at once for parity 1 of a new barrier. As in CUTLASS
+// (`ClusterBarrier::wait`), it has no scope, though other blocks may have arrived: `.acquire.cluster`
+// discards the first-level cache after each wait.
 TVMTUNE_FN void mbarrier_wait(u64* barrier, u32 parity) {
   asm volatile(
       "{ .reg .pred p;\n"
       "again: mbarrier.try_wait.parity.shared::cta.b64 p, [%0], %1;\n"
-      "@!p bra.uni again; }"
-      :: "r"(shared_address(barrier)), "r"(parity) : "memory");
-}
-
-// As `mbarrier_wait`, for what other blocks of the cluster wrote before they arrived.
-TVMTUNE_FN void mbarrier_wait_cluster(u64* barrier, u32 parity) {
-  asm volatile(
-      "{ .reg .pred p;\n"
-      "again: mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 p, [%0], %1;\n"
-      "@!p bra.uni again; }"
+      "@!p bra again; }"
       :: "r"(shared_address(barrier)), "r"(parity) : "memory");
 }
 
