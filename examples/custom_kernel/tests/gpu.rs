@@ -18,16 +18,18 @@ const FAKE_DRIVER: &str = "CUSTOM_KERNEL_TESTS_FAKE_DRIVER";
 /// Runs a check on a GPU: by this test, in a process whose driver is the fake one.
 fn on_gpu(test: &str, check: impl Fn(&cuda::Stream)) {
     if std::env::var_os(FAKE_DRIVER).is_some() {
-        return check(&cuda::Device::open(0).unwrap().context().per_thread_stream());
+        return check(
+            &cuda::Device::open(0).expect("the fake driver has one").context().per_thread_stream(),
+        );
     }
-    let folder = tempfile::tempdir().unwrap();
-    let this = std::env::current_exe().unwrap();
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let this = std::env::current_exe().expect("this test is a file");
     let driver = this.with_file_name("libtvmtune_fake_driver.so");
-    fs::copy(&driver, folder.path().join("libcuda.so.1")).unwrap();
+    fs::copy(&driver, folder.path().join("libcuda.so.1")).expect("the driver was built");
     let mut command = Command::new(&this);
     command.args([test, "--exact"]);
     command.env(FAKE_DRIVER, "yes").env("LD_LIBRARY_PATH", folder.path());
-    let output = command.output().unwrap();
+    let output = command.output().expect("this test runs");
     let said = [output.stdout, output.stderr].concat();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&said));
 }

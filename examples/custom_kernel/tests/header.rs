@@ -2,7 +2,12 @@
 
 /// The header of the histogram, in Rust.
 mod header {
-    #![expect(unreachable_pub, reason = "bindings are public wherever they are included")]
+    #![expect(
+        unreachable_pub,
+        clippy::allow_attributes,
+        clippy::allow_attributes_without_reason,
+        reason = "the bindings are as `bindgen` writes them, and public wherever they are included"
+    )]
 
     include!("../tvmtune/bindings/kernels-histogram.h.histogram_params.rs");
 }

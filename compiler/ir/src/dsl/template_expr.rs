@@ -389,13 +389,13 @@ impl Elaborator {
                     "no values of the knobs satisfy this and the other constraints".to_owned()
                 }
                 (_, Found::Values(others)) => format!(
-                    "this does not hold{setting}, which are the default: list others first, as \
-                     `{}`, for which all constraints hold",
+                    "this does not hold{setting}: these are the default, so list others first, as \
+                     `{}`, which satisfy all constraints",
                     it.setting(others)
                 ),
                 (_, Found::Unknown) => format!(
-                    "this does not hold{setting}, which are the default: list others first, for \
-                     which all constraints hold"
+                    "this does not hold{setting}: these are the default, so list others first, \
+                     which satisfy all constraints"
                 ),
             };
             self.errors.at::<()>(expr, message);

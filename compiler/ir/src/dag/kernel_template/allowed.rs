@@ -118,7 +118,7 @@ mod tests {
         let mut template = template(16);
         let last =
             Constraint { op: CompareOp::Gt, left: LaunchExpr::Knob(15), right: LaunchExpr::Int(8) };
-        assert_eq!(template.find_allowed(&[last.clone()]), Found::Unknown);
+        assert_eq!(template.find_allowed(std::slice::from_ref(&last)), Found::Unknown);
         template.knobs.truncate(2);
         // It mentions a knob that is none.
         assert_eq!(template.find_allowed(&[last]), Found::Values(vec![8, 8]));

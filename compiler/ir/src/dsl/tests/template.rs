@@ -197,7 +197,7 @@ fn mistakes_in_names_and_defaults_are_reported_where_they_are() {
         "<= 512",
         "<= 128",
         &[
-            "BLOCK * ITEMS <= 128 => this does not hold with `BLOCK = 256, ITEMS = 1`, the first value of each knob, which are the default: list others first, as `BLOCK = 64, ITEMS = 1`, for which all constraints hold",
+            "BLOCK * ITEMS <= 128 => this does not hold with `BLOCK = 256, ITEMS = 1`, the first value of each knob: these are the default, so list others first, as `BLOCK = 64, ITEMS = 1`, which satisfy all constraints",
         ],
     );
     check("<= 512", "<= 63", &["BLOCK * ITEMS <= 63 => no values of the knobs satisfy this"]);
