@@ -50,7 +50,7 @@ fn load(
             let root = metadata.workspace_root.as_std_path();
             let package = Package::load(&it.name, manifest_dir.as_std_path(), Some(root), &cfg(it));
             let package = package.with_context(|| format!("package `{}`", it.name))?;
-            package.unbound.iter().for_each(|it| eprintln!("warning: {it}"));
+            package.unbound.values().for_each(|it| eprintln!("warning: {it}"));
             packages.push(package);
             features.extend(it.features.keys().cloned());
         }

@@ -115,9 +115,14 @@ impl Sandbox {
         plans.map(|it| (it.clone(), fs::read_to_string(it).expect("readable"))).collect()
     }
 
+    /// The folder of the plans of a script whose `OUT_DIR` is `out`.
+    pub fn plan_dir(&self, out: &str) -> PathBuf {
+        self.folder.path().join(out).join("tvmtune")
+    }
+
     /// The handoff that a script left in `OUT_DIR` `out`.
     pub fn handoff(&self, out: &str) -> Handoff {
-        Handoff::read(&self.folder.path().join(out).join("tvmtune")).expect("a script ran")
+        Handoff::read(&self.plan_dir(out)).expect("a script ran")
     }
 
     /// Runs the build script of the package as cargo would, with these variables on top.

@@ -92,71 +92,76 @@ fn fields_and_values_may_have_the_names_of_a_header() {
     assert!(!text.contains("FEW") && text.contains("OTHER"), "an enum is taken as a whole: {text}");
 }
 
+/// Headers by the names of their modules, and the reasons why they are refused.
+const REFUSED: &[(&str, &str, &str)] = &[
+    ("pointer", "struct params { unsigned n; float* lo; };", "its field `lo` is a pointer"),
+    ("array", "struct params { unsigned n; float lo[2]; };", "its field `lo` is an array"),
+    ("bits", "struct params { unsigned n : 20; float lo; };", "it has a bit field"),
+    (
+        "nested",
+        "struct inner { int a; };\nstruct params { unsigned n; inner lo; };",
+        "its field `lo` is no number, but `inner`",
+    ),
+    (
+        "unnamed",
+        "struct params { unsigned n; struct { float lo; }; };",
+        "is no number, but `params__bindgen_ty_1`",
+    ),
+    ("either", "union params { unsigned n; float lo; };", "it is a union"),
+    (
+        "packed",
+        "struct __attribute__((packed)) params { char lo; unsigned n; };",
+        "its fields are packed",
+    ),
+    ("dynamic", "struct params { virtual void run(); unsigned n; };", "it has virtual functions"),
+    (
+        "derived",
+        "struct base { unsigned n; };\nstruct params : base { float lo; };",
+        "it has a base class",
+    ),
+    ("declared", "struct params;", "the header declares it and does not define it"),
+    ("empty", "struct params {};", "it has no fields"),
+    ("long_double", "struct params { unsigned n; long double lo; };", "is no number, but"),
+    ("other", "struct param { unsigned n; };", "the header has no struct `params` with fields"),
+    (
+        "stranger",
+        "struct params { unsigned n; float hi; };",
+        "field `hi` of `params` is no scalar of the function",
+    ),
+    (
+        "narrow",
+        "struct params { unsigned short n; float lo; };",
+        "field `n` of `params` is a dimension: give it an integer type of 4 or 8 bytes",
+    ),
+    (
+        "mistaken",
+        "struct params { unsigned n; flaot lo; };",
+        "`kernels/mistaken.h` has no bindings: ",
+    ),
+    (
+        "wide",
+        "struct params { unsigned n; double lo; };",
+        "field `lo` of `params` has 8 bytes and not the type of `lo: f32`",
+    ),
+];
+
 #[test]
 fn structs_that_a_launch_cannot_fill_are_errors_where_they_are_named() {
     let Some(libclang) = libclang() else { return };
-    let cases = [
-        ("pointer", "struct params { unsigned n; float* lo; };", "its field `lo` is a pointer"),
-        ("array", "struct params { unsigned n; float lo[2]; };", "its field `lo` is an array"),
-        ("bits", "struct params { unsigned n : 20; float lo; };", "it has a bit field"),
-        (
-            "nested",
-            "struct inner { int a; };\nstruct params { unsigned n; inner lo; };",
-            "its field `lo` is no number, but `inner`",
-        ),
-        (
-            "unnamed",
-            "struct params { unsigned n; struct { float lo; }; };",
-            "is no number, but `params__bindgen_ty_1`",
-        ),
-        ("either", "union params { unsigned n; float lo; };", "it is a union"),
-        (
-            "packed",
-            "struct __attribute__((packed)) params { char lo; unsigned n; };",
-            "its fields are packed",
-        ),
-        (
-            "dynamic",
-            "struct params { virtual void run(); unsigned n; };",
-            "it has virtual functions",
-        ),
-        (
-            "derived",
-            "struct base { unsigned n; };\nstruct params : base { float lo; };",
-            "it has a base class",
-        ),
-        ("declared", "struct params;", "the header declares it and does not define it"),
-        ("empty", "struct params {};", "it has no fields"),
-        ("long_double", "struct params { unsigned n; long double lo; };", "is no number, but"),
-        ("other", "struct param { unsigned n; };", "the header has no struct `params` with fields"),
-        (
-            "stranger",
-            "struct params { unsigned n; float hi; };",
-            "field `hi` of `params` is no scalar of the function",
-        ),
-        (
-            "narrow",
-            "struct params { unsigned short n; float lo; };",
-            "field `n` of `params` is a dimension: give it an integer type of 4 or 8 bytes",
-        ),
-        (
-            "wide",
-            "struct params { unsigned n; double lo; };",
-            "field `lo` of `params` has 8 bytes and not the type of `lo: f32`",
-        ),
-    ];
     let headers: Vec<(&str, String)> =
-        cases.iter().map(|(name, text, _)| (*name, format!("{text}\n"))).collect();
+        REFUSED.iter().map(|(name, text, _)| (*name, format!("{text}\n"))).collect();
     let sandbox = package(&headers, "64", &libclang);
     let found = ops(&sandbox);
     assert!(found.is_empty(), "{:?}", found.iter().map(|it| &it.text).collect::<Vec<_>>());
     let errors = errors(&sandbox);
-    for (name, _, expected) in cases {
+    for (name, _, expected) in REFUSED.iter().copied() {
         let file = PathBuf::from("src").join(format!("{name}.rs"));
         let of_file: Vec<_> = errors.iter().filter(|it| it.file == file).collect();
         let [error] = &of_file[..] else { panic!("{name}: one error, and not {of_file:?}") };
         assert!(error.message.contains(expected), "{name}: {error:?}");
-        assert_eq!(error.at, "params", "{name}: {error:?}");
+        let place = if name == "mistaken" { "\"kernels/mistaken.h\"" } else { "params" };
+        assert_eq!(error.at, place, "{name}: {error:?}");
+        assert_eq!(error.message.contains("flaot"), name == "mistaken", "with the line of clang");
     }
 }
 
@@ -172,7 +177,9 @@ struct Error {
 /// The errors of a package.
 fn errors(sandbox: &Sandbox) -> Vec<Error> {
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("sandbox");
-    let output = said(sandbox.cargo("", &target).args(["check", "--lib", "--message-format=json"]));
+    let mut cargo = sandbox.cargo("", &target);
+    cargo.env("TVMTUNE_PLAN_DIR", sandbox.plan_dir("out"));
+    let output = said(cargo.args(["check", "--lib", "--message-format=json"]));
     let messages = output.out.lines().filter_map(|it| serde_json::from_str::<Value>(it).ok());
     let error = |it: Value| {
         let message = &it["message"];

@@ -25,6 +25,7 @@ mod former;
 mod gpu_tuning;
 mod hostile;
 mod in_place;
+mod kernel_commands;
 mod kernel_grids;
 mod kernel_headers;
 mod kernels;

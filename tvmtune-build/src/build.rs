@@ -200,6 +200,7 @@ impl<'a> Build<'a> {
     ) -> Result<(), BuildError> {
         let plans = emit::folder(&self.script.out_dir);
         let mut handoff = Handoff::new(self.resolution.mode, self.script.program());
+        handoff.unbound.clone_from(&self.package.unbound);
         handoff.wants_session = wants_session;
         // One whose name is no text is not handed over.
         let cache = self.cache().filter(|it| it.dir().to_str().is_some());

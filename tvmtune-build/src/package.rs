@@ -1,7 +1,7 @@
 //! A package with kernels: its configuration, sources, and folders of records.
 
 use std::cell::RefCell;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
@@ -9,7 +9,7 @@ use std::time::SystemTime;
 use tvmtune_plan::database::{Cache, CacheUse, DatabaseError, PackageCache, SearchDirs};
 use tvmtune_plan::handoff;
 use tvmtune_plan::read::{self, limit};
-use tvmtune_plan::source::{self, Cfg};
+use tvmtune_plan::source::{self, Cfg, Header};
 
 use crate::bindings;
 use crate::config::Config;
@@ -35,8 +35,9 @@ pub struct Package {
     pub missing: BTreeSet<PathBuf>,
     /// True if the compiler will refuse the sources, for two kernels of one name in one module.
     pub has_clash: bool,
-    /// The reasons why headers have no bindings; the kernels that mention these are not among the ops.
-    pub unbound: Vec<String>,
+    /// The reasons why headers have no bindings, by the first line that these would have; the kernels that
+    /// mention them are not among the ops.
+    pub unbound: BTreeMap<String, String>,
 }
 
 impl Package {
@@ -52,10 +53,13 @@ impl Package {
         cfg: &Cfg,
     ) -> Result<Self, Error> {
         let config = Config::read(manifest_dir)?;
-        let unbound = RefCell::new(Vec::new());
-        let make = |header, why| {
+        let unbound = RefCell::new(BTreeMap::new());
+        let make = |header: Header, why| {
+            let wanted = header.first_line();
             let made = bindings::make(manifest_dir, header, why);
-            made.inspect_err(|it| unbound.borrow_mut().push(it.clone()))
+            made.inspect_err(|it| {
+                unbound.borrow_mut().insert(wanted, it.clone());
+            })
         };
         let scan = source::scan_with(manifest_dir, cfg, &make);
         let unbound = unbound.into_inner();

@@ -150,10 +150,6 @@ fn lines(
     lines.extend(tuning.warning());
     lines.extend(tuning.slower_records());
     lines.extend(tuning.waited());
-    if cfg!(feature = "templates") {
-        // Without the feature, the macro says the same where the op stands.
-        lines.extend(build.package.unbound.iter().map(|it| format!("tvmtune: {it}")));
-    }
     let reports = build.counted(reports);
     lines.extend(reports.iter().filter_map(|it| it.broken.clone()));
     // A clash is for the compiler to report.

@@ -21,7 +21,7 @@ use syn::ItemFn;
 use syn::spanned::Spanned;
 use tvmtune_ir::dsl::{self, NamedText};
 use tvmtune_plan::handoff::Handoff;
-use tvmtune_plan::source::{self, Cfg, Place, Sources, Unread};
+use tvmtune_plan::source::{self, Cfg, NoBindings, Place, Sources, Unread};
 
 use crate::compiler::{self, Compiler};
 
@@ -61,7 +61,7 @@ pub(crate) fn resolve(options: &TokenStream, function: &ItemFn) -> Resolved {
 fn named_text(named: &NamedText) -> (Result<String, String>, TokenStream) {
     let manifest_dir = PathBuf::from(std::env::var_os("CARGO_MANIFEST_DIR").unwrap_or_default());
     let mut files = BTreeSet::new();
-    let text = source::text(&manifest_dir, named, &mut files).map_err(|it| it.to_string());
+    let text = source::text(&manifest_dir, named, &mut files).map_err(|it| reason(&it));
     let existing = files.iter().filter(|it| manifest_dir.join(it).exists());
     let mut items: TokenStream = existing
         .filter_map(|it| it.to_str())
@@ -83,6 +83,19 @@ fn named_text(named: &NamedText) -> (Result<String, String>, TokenStream) {
         });
     }
     (text, items)
+}
+
+/// The reason why there is no text: that of the build script, if it tried to make bindings and could not.
+fn reason(error: &NoBindings) -> String {
+    let of_script = |header: &source::Header| {
+        let plans = std::env::var_os("TVMTUNE_PLAN_DIR")?;
+        Handoff::read(Path::new(&plans))?.unbound.remove(&header.first_line())
+    };
+    let found = match error {
+        NoBindings::Missing { header, .. } => of_script(header),
+        NoBindings::Unreadable(_) => None,
+    };
+    found.unwrap_or_else(|| error.to_string())
 }
 
 /// An item that does not compile if a constant has another value.

@@ -33,7 +33,7 @@ pub const ROLE: &str = "TVMTUNE_ROLE";
 pub const ROLE_EXPAND: &str = "expand";
 
 /// The version of the crate, and of the protocol.
-const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "-2");
+const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "-3");
 
 /// The message of a build script to the macro.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -53,6 +53,8 @@ pub struct Handoff {
     pub variables: BTreeMap<String, String>,
     /// The state of each planned op, by the name of its plan.
     pub ops: BTreeMap<String, OpState>,
+    /// The reasons why bindings of headers could not be made, by the first line that they would have.
+    pub unbound: BTreeMap<String, String>,
 }
 
 /// The state of a planned op.
@@ -123,6 +125,7 @@ impl Handoff {
             cache: None,
             variables: BTreeMap::new(),
             ops: BTreeMap::new(),
+            unbound: BTreeMap::new(),
         }
     }
 
