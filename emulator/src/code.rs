@@ -19,6 +19,8 @@ pub(crate) enum Op {
     Compare(Compare),
     Logic(Logic),
     Branch(usize),
+    /// One that all threads take, or none.
+    UniformBranch(usize),
     BranchIndexed(Slot, Vec<usize>),
     Call {
         target: usize,

@@ -8,11 +8,12 @@ use crate::registers::{Class, Register};
 pub(super) fn decode(site: &mut Site<'_, '_>) -> Result<Op> {
     match site.opcode.base {
         "bra" => {
-            site.opcode.take("uni");
-            match site.operand(0)? {
-                Operand::Targets(targets) => Ok(Op::Branch(site.frame.target(targets[0]))),
-                _ => Err(site.error("expected a label")),
-            }
+            let uniform = site.opcode.take("uni");
+            let Operand::Targets(targets) = site.operand(0)? else {
+                return Err(site.error("expected a label"));
+            };
+            let target = site.frame.target(targets[0]);
+            Ok(if uniform { Op::UniformBranch(target) } else { Op::Branch(target) })
         }
         "brx" => {
             site.opcode.take("idx");

@@ -3,7 +3,7 @@
 use super::warp::{Flow, State};
 use super::{Machine, Result};
 use crate::code::{BoolOp, Compare, Fence, Flag, Inst, Logic, Op};
-use crate::fault::FaultKind;
+use crate::fault::{Fault, FaultKind};
 use crate::registers::{LANES, Register, Registers, first_lane, lanes_where};
 use crate::space::{Space, space_of};
 
@@ -76,7 +76,7 @@ impl Machine<'_> {
                 Op::Lanewise(rows, slots) if active != 0 => rows(registers, active, slots),
                 Op::Compare(compare) => compare.run(registers, active),
                 Op::Logic(logic) => logic.run(registers, active),
-                Op::Branch(target) => {
+                Op::Branch(target) | Op::UniformBranch(target) => {
                     if active == mask {
                         pc = *target;
                         if alone && *left > 0 {
@@ -86,6 +86,16 @@ impl Machine<'_> {
                         return self.end_turn(warp, split, *left);
                     }
                     if active != 0 {
+                        if matches!(inst.op, Op::UniformBranch(_)) {
+                            self.at = (warp, pc);
+                            let n = active.count_ones();
+                            let message = format!(
+                                "a branch by `.uni` that {n} of {} take",
+                                mask.count_ones()
+                            );
+                            let kind = FaultKind::DivergentCollective;
+                            return Err(self.fault(kind, first_lane(active), message));
+                        }
                         self.warps[warp].splits[split].pc = pc + 1;
                         self.warps[warp].divide(split, active, *target);
                         return Ok(false);
@@ -166,17 +176,14 @@ impl Machine<'_> {
             }
             Op::Return => return self.return_from_call(warp, split, active),
             Op::Exit => return self.exit(warp, split, active),
-            Op::Trap => return Err(self.fault(FaultKind::Assertion, first_lane(active), "a trap")),
-            Op::Assert => {
-                return Err(self.fault(
-                    FaultKind::Assertion,
-                    first_lane(active),
-                    "a failed assertion",
-                ));
-            }
-            Op::Nop | Op::Lanewise(..) | Op::Compare(_) | Op::Logic(_) | Op::Branch(_) => {
-                Flow::Next
-            }
+            Op::Trap => return Err(self.stop(active, "a trap")),
+            Op::Assert => return Err(self.stop(active, "a failed assertion")),
+            Op::Nop
+            | Op::Lanewise(..)
+            | Op::Compare(_)
+            | Op::Logic(_)
+            | Op::Branch(_)
+            | Op::UniformBranch(_) => Flow::Next,
         };
         let at = &mut self.warps[warp].splits[split];
         match flow {
@@ -190,6 +197,11 @@ impl Machine<'_> {
             }
         }
         Ok(Turn::Ends)
+    }
+
+    /// Returns the fault of threads that stop the kernel.
+    fn stop(&self, active: u32, message: &str) -> Box<Fault> {
+        self.fault(FaultKind::Assertion, first_lane(active), message)
     }
 
     /// Sends the active lanes of a split to a function; the others go on behind the call.

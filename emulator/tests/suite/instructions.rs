@@ -60,6 +60,18 @@ fn fault_of(body: &str) -> FaultKind {
     try_run(body).unwrap_err().kind
 }
 
+#[test]
+fn threads_that_take_a_uniform_branch_take_it_together() {
+    let jump = |condition: &str, uni: &str| {
+        format!("setp.lt.u32 %p1, %r4, {condition}; @%p1 bra{uni} OUT; mov.u32 %r0, 1; OUT:")
+    };
+    assert_eq!(fault_of(&jump("7", ".uni")), FaultKind::DivergentCollective);
+    for condition in ["0", "32"] {
+        assert_eq!(run(&jump(condition, ".uni")).1, run(&jump(condition, "")).1);
+    }
+    assert_eq!(run(&jump("7", "")).1[6..8], [u32::MAX, 1]);
+}
+
 /// Checks that an instruction computes in each lane what a function does.
 #[track_caller]
 fn check(body: &str, want: impl Fn(u32, u32, u32) -> u32) {
