@@ -31,8 +31,8 @@ impl Printer<'_> {
         let fragments = self.kernel.fragments.iter().map(|it| it.count * i64::from(it.registers));
         let needed = arrays + fragments.sum::<i64>() + OTHERS;
         match self.kernel.shared_bytes {
-            // A block of `setmaxnreg` has the registers of all threads of a multiprocessor: the assembler
-            // gives it as many as the bounds allow, and with half of them a grant waits for ever.
+            // `setmaxnreg` redistributes the registers of one block, as many as these bounds allow: with
+            // room for two blocks there are half of them, and a grant waits for ever.
             _ if self.kernel.redistributed_registers().is_some() => format!("{threads}, 1"),
             0 => threads.to_string(),
             _ if 2 * threads * needed <= REGISTERS => format!("{threads}, 2"),

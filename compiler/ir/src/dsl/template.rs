@@ -138,12 +138,10 @@ fn words(options: &TokenStream) -> Vec<String> {
     let (mut idents, mut before) = (Vec::new(), None);
     for token in options.clone() {
         if let (TokenTree::Group(it), Some(name)) = (&token, &before) {
-            match name {
-                name if name == "constraints" || name == "kernels" => {
-                    collect_idents(it.stream(), &mut idents);
-                }
-                name if name == "knobs" => knobs::collect_words(it.stream(), &mut idents),
-                _ => {}
+            if name == "constraints" || name == "kernels" {
+                collect_idents(it.stream(), &mut idents);
+            } else if name == "knobs" {
+                knobs::collect_words(it.stream(), &mut idents);
             }
         }
         before = match token {
