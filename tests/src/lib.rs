@@ -47,6 +47,7 @@ pub fn sample_record(n: u32) -> Record {
         samples: 10,
         cold: None,
         error: None,
+        image: None,
     };
     let entry = Entry {
         platform: Isa::Avx2.into(),

@@ -15,7 +15,7 @@ use tvmtune_ir::poly::Interval;
 use tvmtune_ir::target::GpuTarget;
 use tvmtune_plan::database::{Cache, Database, Files, Store, StoreKind};
 use tvmtune_plan::embed::CUDA_MARK;
-use tvmtune_plan::record::{Provenance, Source, Tier};
+use tvmtune_plan::record::{Entry, Provenance, Source, Tier};
 use tvmtune_schedule::{Instruction, Schedule, repair};
 use tvmtune_space::default;
 use tvmtune_tests::nvrtc::{self, nvrtc};
@@ -319,6 +319,9 @@ fn check_record(machine: &Machine, workload: &Workload) {
     assert_eq!(Files::beside(best.path, best.record).1.len(), 0);
     let entries = &best.record.bucket(bucket).unwrap().schedules;
     assert!(entries.iter().any(|it| it.source == Source::Default));
+    let measured = |it: &Entry| it.measured.as_ref().and_then(|it| it.image);
+    assert!(entries.iter().all(|it| measured(it).is_some()));
+    assert_eq!(measured(best.entry), Some(images[0].image.sha256), "what was measured is recorded");
     for entry in entries {
         let trace: Vec<Instruction> = entry.trace.iter().map(|it| it.parse().unwrap()).collect();
         let schedule = Schedule::replay(&workload.dag.specialize(bucket), &trace).unwrap();
@@ -389,4 +392,47 @@ fn a_package_is_tuned_for_the_gpu_of_its_machine_if_it_asks_for_it() {
     assert!(verified.contains(&format!("{n_schedules} run and right")), "{verified}");
     let doctor = tvmtune(&["doctor"]);
     assert!(doctor.contains("cuda-sm_90a-mp132-l2:64-"), "{doctor}");
+}
+
+/// Takes what was measured for code that another NVRTC made of the same source.
+fn measured_by_another_compiler(sandbox: &Sandbox) {
+    let path = &sandbox.records()[1];
+    let text = fs::read_to_string(path).unwrap();
+    let (before, n) = (", image = \"", text.matches(", image = \"").count());
+    let changed =
+        |it: &str| format!("{before}{}{}", if &it[..1] == "0" { "1" } else { "0" }, &it[1..]);
+    let mut parts = text.split(before);
+    let first = parts.next().unwrap().to_owned();
+    assert!(n >= 2, "{text}");
+    fs::write(path, first + &parts.map(changed).collect::<String>()).unwrap();
+}
+
+#[test]
+fn code_that_another_compiler_makes_of_a_measured_source_was_not_measured() {
+    let Some(nvrtc) = nvrtc().and_then(|it| it.path().to_str()) else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let driver = fake_driver::driver(folder.path());
+    let here = [("LD_LIBRARY_PATH", driver.to_str().unwrap()), ("TVMTUNE_NVRTC", nvrtc)];
+    let sandbox = Sandbox::new("sandbox", SOURCE);
+    sandbox.write("tvmtune.toml", "[targets]\ncuda = [\"native\"]\n");
+    let build = |mode: &str| {
+        let output = sandbox.build(SCRIPT, "out", &[&[("TVMTUNE", mode)], &here[..]].concat());
+        assert_eq!(output.code, Some(0), "{output:?}");
+        let [(_, text)] = &sandbox.plans("out")[..] else { panic!("one kernel, one plan") };
+        text.matches(": sm_90a exact, 1000.0 us").count()
+    };
+    let tvmtune = |arguments: &[&str]| said(sandbox.command(TVMTUNE).args(arguments).envs(here));
+    assert_eq!(build("tune"), 2);
+    measured_by_another_compiler(&sandbox);
+    let record = fs::read_to_string(&sandbox.records()[1]).unwrap();
+
+    let status = tvmtune(&["status", "--json"]);
+    assert_eq!(status.out.matches("\"replayed\"").count(), 2, "{status:?}");
+    assert_eq!(build("use"), 0, "no time of this code is known");
+    let again = tvmtune(&["compile", "--record", "--target", "cuda:sm_90a"]);
+    assert!(again.code == Some(1) && again.err.contains("another version of NVRTC"), "{again:?}");
+    assert_eq!(fs::read_to_string(&sandbox.records()[1]).unwrap(), record);
+    assert_eq!(build("tune"), 2, "it was measured anew");
+    let status = tvmtune(&["status", "--json"]);
+    assert_eq!(status.out.matches("\"replayed\"").count(), 0, "{status:?}");
 }

@@ -138,8 +138,9 @@ impl<'a> Build<'a> {
         lookups: &[Lookup],
         gpu: Option<GpuTarget>,
         compiler: Option<&Compiler>,
-        mut emitter: Emitter,
+        emitter: Emitter,
     ) -> Result<Vec<OpReport>, BuildError> {
+        let mut emitter = emitter.with_compiler(compiler.map(Compiler::version));
         let plan_target = PlanTarget { gpu, ..self.plan_target() };
         let (isas, archs) = self.required();
         let mut reports = Vec::new();
@@ -160,7 +161,7 @@ impl<'a> Build<'a> {
             cuda::add_to_digest(&mut digest, &cuda, lookup);
             isas.iter().for_each(|it| digest.add(it.name()));
             let (name, digest) = (op.plan_name(), digest.finish());
-            let report = match emitter.reuse(&name, &digest, compiler.is_some()) {
+            let report = match emitter.reuse(&name, &digest) {
                 Some(report) => report,
                 None => match plan_op(op, &cpu, &cuda, &plan_target, &isas, &sources) {
                     Ok((text, includes, report)) => {

@@ -31,6 +31,8 @@ pub(crate) struct Emitter {
     previous: Manifest,
     /// The manifest of this run.
     current: Manifest,
+    /// The version of the compiler for GPUs, if this run has one.
+    compiler: Option<(u32, u32)>,
 }
 
 /// The name of the manifest: no plan has it.
@@ -64,6 +66,9 @@ struct PlanEntry {
     /// The names of the files that it includes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     includes: Vec<String>,
+    /// The version of the compiler for GPUs, if the run that wrote it had one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    compiler: Option<(u32, u32)>,
 }
 
 impl Emitter {
@@ -82,7 +87,13 @@ impl Emitter {
             previous = Manifest::default();
         }
         current.gpu = previous.gpu.clone();
-        Ok(Self { dir, previous, current })
+        Ok(Self { dir, previous, current, compiler: None })
+    }
+
+    /// Says that this run has a compiler for GPUs of that version.
+    #[must_use]
+    pub(crate) fn with_compiler(self, compiler: Option<(u32, u32)>) -> Self {
+        Self { compiler, ..self }
     }
 
     /// Returns the GPU that the last session found.
@@ -100,16 +111,14 @@ impl Emitter {
         self.current.plans = self.previous.plans.clone();
     }
 
-    /// Reuses the plan of that name if its inputs are unchanged; returns its report. A plan that
-    /// lacks code for a device is not reused where there is a compiler.
-    pub(crate) fn reuse(
-        &mut self,
-        name: &str,
-        digest: &str,
-        has_compiler: bool,
-    ) -> Option<OpReport> {
+    /// Reuses the plan of that name if its inputs are unchanged; returns its report. Where there is a
+    /// compiler, a plan that lacks code for a device is not reused, nor is one that was made by another
+    /// version of the compiler.
+    pub(crate) fn reuse(&mut self, name: &str, digest: &str) -> Option<OpReport> {
         let entry = self.previous.plans.get(name).filter(|it| it.digest == digest)?.clone();
-        if has_compiler && !entry.report.missing_archs.is_empty() {
+        let is_other = entry.compiler.is_some_and(|it| self.compiler != Some(it));
+        let lacks_code = !entry.report.missing_archs.is_empty();
+        if self.compiler.is_some() && (lacks_code || is_other) {
             return None;
         }
         let exists = |it: &String| self.dir.join(it).is_file();
@@ -138,7 +147,8 @@ impl Emitter {
         }
         atomic::write_output(&self.path(name), text.as_bytes())?;
         let includes = includes.iter().map(|(name, _)| name.clone()).collect();
-        let entry = PlanEntry { digest, report: report.clone(), includes };
+        let (report, compiler) = (report.clone(), self.compiler);
+        let entry = PlanEntry { digest, report, includes, compiler };
         self.current.plans.insert(name.to_owned(), entry);
         Ok(())
     }
@@ -206,15 +216,31 @@ mod tests {
     fn a_plan_is_reused_as_long_as_its_inputs_are_unchanged() {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let mut first = Emitter::open(folder.path()).expect("writable");
-        assert_eq!(first.reuse("w", "1", false), None);
+        assert_eq!(first.reuse("w", "1"), None);
         put(&mut first, "w");
         first.finish().expect("writable");
 
         let mut second = Emitter::open(folder.path()).expect("writable");
-        assert_eq!(second.reuse("w", "2", false), None);
-        assert_eq!(second.reuse("w", "1", false), Some(OpReport::default()));
+        assert_eq!(second.reuse("w", "2"), None);
+        assert_eq!(second.reuse("w", "1"), Some(OpReport::default()));
         fs::remove_file(second.path("w")).expect("it is there");
-        assert_eq!(second.reuse("w", "1", false), None);
+        assert_eq!(second.reuse("w", "1"), None);
+    }
+
+    #[test]
+    fn a_plan_of_another_compiler_is_made_anew() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let open = |version| Emitter::open(folder.path()).expect("writable").with_compiler(version);
+        let mut session = open(Some((12, 4)));
+        put(&mut session, "w");
+        session.finish().expect("writable");
+        for (version, is_reused) in [(Some((12, 4)), true), (None, true), (Some((13, 0)), false)] {
+            let mut emitter = open(version);
+            assert_eq!(emitter.reuse("w", "1").is_some(), is_reused, "{version:?}");
+            if is_reused {
+                emitter.finish().expect("writable");
+            }
+        }
     }
 
     #[test]
@@ -225,7 +251,7 @@ mod tests {
         first.finish().expect("writable");
 
         let mut second = Emitter::open(folder.path()).expect("writable");
-        second.reuse("b", "1", false).expect("it was made from the same");
+        second.reuse("b", "1").expect("it was made from the same");
         let (a, b) = (second.path("a"), second.path("b"));
         second.finish().expect("writable");
         assert!(!a.exists());

@@ -4,7 +4,7 @@ use anyhow::Result;
 use tvmtune_build::cuda::{self, Compiler, Sources, Variant, VariantSpec};
 use tvmtune_build::op::Op;
 use tvmtune_ir::target::gpu::{Arch, GpuTarget};
-use tvmtune_plan::database::{CacheUse, Database, Files, Images, Lookup};
+use tvmtune_plan::database::{CacheUse, Choice, Database, Files, Images, Lookup};
 use tvmtune_plan::record::{Entry, Record, Source, Tier};
 use tvmtune_tuner::compile::{self, Nvrtc};
 use tvmtune_tuner::parallel::on_all_cores;
@@ -28,23 +28,26 @@ pub(crate) fn run(arguments: &Compile) -> Result<Exit> {
         }
     };
     let arch = arguments.target.arch;
-    let (mut n_recorded, mut n_failed) = (0, 0);
+    let (mut n_recorded, mut n_kept, mut n_failed) = (0, 0, 0);
     for package in &packages {
         let database = Database::discover(&package.search_dirs(CacheUse::Include));
         let records = PackageRecords::new(package, &database);
         let ops: Vec<(&Op, &Lookup)> = records.ops().collect();
         let targets = [GpuTarget::generic(arch)];
-        let variant_specs: Vec<(&Op, VariantSpec<'_>)> = ops
+        let variant_specs: Vec<(&Op, &Lookup, VariantSpec<'_>)> = ops
             .iter()
             .flat_map(|(op, lookup)| {
-                cuda::variant_specs(op, lookup, &targets).into_iter().map(|it| (*op, it))
+                let specs = cuda::variant_specs(op, lookup, &targets);
+                specs.into_iter().map(|spec| (*op, *lookup, spec))
             })
             .collect();
-        let recorded =
-            |(op, spec): &(&Op, VariantSpec<'_>)| record(op, spec, compiler.as_ref(), arguments);
+        let recorded = |(op, lookup, spec): &(&Op, &Lookup, VariantSpec<'_>)| {
+            record(op, lookup, spec, compiler.as_ref(), arguments)
+        };
         for result in on_all_cores(&variant_specs, recorded) {
             match result {
-                Ok((record, files)) => {
+                Ok(None) => n_kept += 1,
+                Ok(Some((record, files))) => {
                     database.put(&record, &files)?;
                     n_recorded += 1;
                 }
@@ -57,6 +60,10 @@ pub(crate) fn run(arguments: &Compile) -> Result<Exit> {
         package.plan_again()?;
     }
     println!("{} recorded for {arch}", count(n_recorded, "schedule"));
+    if n_kept > 0 {
+        let kept = count(n_kept, "schedule");
+        println!("{kept} kept: measured with code that another version of NVRTC made");
+    }
     if n_failed > 0 {
         return Ok(Exit::Refused);
     }
@@ -64,14 +71,16 @@ pub(crate) fn run(arguments: &Compile) -> Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// Returns a record with the code of a variant spec, and its files; the error names the spec and the
-/// reason if there is no code.
+/// Returns a record with the code of a variant spec, and its files; `None` if the code that was measured
+/// is at hand, and this NVRTC makes other code. The error names the spec and the reason if there is no
+/// code to record.
 fn record(
     op: &Op,
+    lookup: &Lookup,
     spec: &VariantSpec<'_>,
     compiler: Option<&Compiler>,
     arguments: &Compile,
-) -> Result<(Record, Files), String> {
+) -> Result<Option<(Record, Files)>, String> {
     // Images that are known already are made again: this is also how damaged ones are mended.
     let sources = Sources { known: &Images::default(), compiler };
     let extents = records::extents(op, spec.bucket);
@@ -82,6 +91,15 @@ fn record(
         None => cuda::realize(op, spec, &sources, &mut None),
     }
     .map_err(|it| failed(&it))?;
+    if is_recompiled(&variant) {
+        return match has_measured_code(&variant, lookup) {
+            true => Ok(None),
+            false => Err(failed(
+                "another version of NVRTC made the code that was measured; `cargo tvmtune tune` \
+                 measures that of this one",
+            )),
+        };
+    }
     let mut files = Files::default();
     let generated = &variant.generated;
     files.add_source(&generated.artifact, &generated.unit.source);
@@ -93,7 +111,20 @@ fn record(
     let source = if arguments.best.is_some() { Source::Random } else { Source::Default };
     let entries = vec![entry(variant, spec.arch(), source)];
     let record = records::unmeasured(op, device, spec.bucket, entries);
-    Ok((record, files))
+    Ok(Some((record, files)))
+}
+
+/// Returns whether the source that was measured was compiled to other code.
+fn is_recompiled(variant: &Variant<'_>) -> bool {
+    let artifact = variant.generated.artifact;
+    let is_same = |it: &Choice<'_>| it.entry.artifact == artifact && !it.entry.is_replayed();
+    variant.stale && variant.choice.as_ref().is_some_and(is_same)
+}
+
+/// Returns whether a record has the code that was measured.
+fn has_measured_code(variant: &Variant<'_>, lookup: &Lookup) -> bool {
+    let images = lookup.images.of(variant.arch, &variant.generated.artifact);
+    variant.choice.is_some_and(|it| it.entry.was_measured_by(images.iter().map(|it| &it.image)))
 }
 
 /// Compiles a variant spec by the schedule that the model ranks first.

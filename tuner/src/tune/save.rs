@@ -141,6 +141,7 @@ fn entries(session: &Session, candidates: &[&Candidate]) -> Vec<Entry> {
         threads: it.threads,
         cold: operands::recorded(&session.task.cold, session.task.platform()),
         error: it.error.map(thousandths),
+        image: it.job.image(),
         ..Measured::default()
     };
     let entry = |it: &Candidate| Entry {

@@ -28,7 +28,8 @@ pub struct Variant<'a> {
     pub arch: Arch,
     /// The tier of the schedule.
     pub tier: Tier,
-    /// True if the code is not the one that was measured, since another generator made that.
+    /// True if the code is not the one that was measured, since another generator or another compiler
+    /// made that.
     pub stale: bool,
     /// The known schedule it runs by; `None` if that is the default one.
     pub choice: Option<Choice<'a>>,
@@ -120,14 +121,32 @@ pub fn realize<'a>(
     variants.retain(|it| !it.stale || it.tier != Tier::Default);
     let default = default::schedule(&dag, &spec.target.into());
     variants.extend(variant(default, None));
-    let mut why = "no code can be generated".to_owned();
+    first_with_images(op, variants, sources)
+}
+
+/// Returns the first variant of which there are images, with these. One that was measured with images
+/// of another compiler gives way to one that was measured with its own, and was about as fast.
+fn first_with_images<'a>(
+    op: &Op,
+    variants: Vec<Variant<'a>>,
+    sources: &Sources<'_>,
+) -> Result<Variant<'a>, String> {
+    let (mut recompiled, mut why) = (None::<Variant<'a>>, "no code can be generated".to_owned());
     for variant in variants {
-        match sources.images(op, arch, &variant.generated) {
-            Ok(images) => return Ok(Variant { images, ..variant }),
+        if recompiled.as_ref().is_some_and(|it| !variant.may_replace(it)) {
+            break;
+        }
+        match sources.images(op, variant.arch, &variant.generated) {
+            Ok(images) if variant.stale || variant.was_measured_by(&images) => {
+                return Ok(Variant { images, ..variant });
+            }
+            Ok(images) => {
+                recompiled = recompiled.or(Some(Variant { images, stale: true, ..variant }));
+            }
             Err(error) => why = error,
         }
     }
-    Err(why)
+    recompiled.ok_or(why)
 }
 
 impl Sources<'_> {
@@ -151,6 +170,23 @@ impl Sources<'_> {
 }
 
 impl Variant<'_> {
+    /// Returns whether its measurement, if it has one, is not known to be one of other machine code than
+    /// the most specific of the images.
+    fn was_measured_by(&self, images: &[ImageFile]) -> bool {
+        let image = images.first().map(|it| &it.image);
+        let is_measured = matches!(self.tier, Tier::Exact | Tier::SameIsa);
+        !is_measured || self.choice.is_none_or(|it| it.entry.was_measured_by(image))
+    }
+
+    /// Returns whether it may be used instead of a variant that was measured with other machine code.
+    fn may_replace(&self, recompiled: &Self) -> bool {
+        let is_measured = matches!(self.tier, Tier::Exact | Tier::SameIsa) && !self.stale;
+        is_measured
+            && self.choice.is_some_and(|it| {
+                recompiled.choice.is_none_or(|recompiled| !recompiled.clearly_beats(&it))
+            })
+    }
+
     /// The time of one launch where this code was measured for this bucket, in ns.
     pub fn median_ns(&self) -> Option<f64> {
         plan::median_ns(self.choice, self.tier, self.stale)

@@ -70,6 +70,14 @@ impl Compiler {
         #[cfg(not(all(feature = "tune", feature = "cuda")))]
         None
     }
+
+    /// Its version, `(13, 2)`.
+    pub(crate) fn version(&self) -> (u32, u32) {
+        #[cfg(all(feature = "tune", feature = "cuda"))]
+        return self.0.version();
+        #[cfg(not(all(feature = "tune", feature = "cuda")))]
+        match self.0 {}
+    }
 }
 
 /// The part of an op's plan that is for CUDA devices.

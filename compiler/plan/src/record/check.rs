@@ -118,7 +118,8 @@ impl Entry {
             None if self.is_prediction() => {}
             None => return Err("a schedule for a CPU has no timings"),
         }
-        if !self.images.is_empty() && !prepared {
+        let has_image = self.measured.as_ref().is_some_and(|it| it.image.is_some());
+        if (has_image || !self.images.is_empty()) && !prepared {
             return Err("`image` is of a schedule that has none");
         }
         match self.images.iter().all(|it| (1..Image::TOO_LARGE).contains(&it.bytes)) {

@@ -6,7 +6,7 @@
 use std::cmp::{Ordering, Reverse};
 use std::collections::BTreeMap;
 
-use super::{Bucket, Entry, Record, Source};
+use super::{Bucket, Entry, Image, Record, Source};
 use tvmtune_ir::artifact::ArtifactId;
 use tvmtune_ir::target::Platform;
 
@@ -115,11 +115,9 @@ impl Bucket {
                 if entry.platform != platform || !entry.is_prediction() {
                     self.add(entry);
                 }
-            } else if let Some(now) = self.schedules.iter_mut().find(|it| it.is_same_code(&entry))
-                && now.images.is_empty()
-            {
+            } else if let Some(now) = self.schedules.iter_mut().find(|it| it.is_same_code(&entry)) {
                 // It need not be the best any more to be of use.
-                now.images = entry.images;
+                now.take_images(entry.images);
             }
         }
         self.tidy();
@@ -127,7 +125,7 @@ impl Bucket {
 
     /// Adds a schedule at its place: before those that it clearly beats, after all others of its
     /// platform. The same code measured twice stays once, by its clearly faster timing, and with
-    /// the images that came last. Of schedules that were not measured, one stays.
+    /// the images that were measured, or came last. Of schedules that were not measured, one stays.
     pub fn add(&mut self, entry: Entry) {
         self.add_behind(entry, &|_| false);
     }
@@ -137,14 +135,11 @@ impl Bucket {
         if let Some(position) = self.schedules.iter().position(|it| it.is_same_code(&entry)) {
             let known = &mut self.schedules[position];
             if !entry.goes_before(known) {
-                if !entry.images.is_empty() {
-                    known.images = entry.images;
-                }
+                let before = std::mem::replace(&mut known.images, entry.images);
+                known.take_images(before);
                 return;
             }
-            if entry.images.is_empty() {
-                entry.images = std::mem::take(&mut known.images);
-            }
+            entry.take_images(std::mem::take(&mut known.images));
             self.schedules.remove(position);
         }
         let platform = entry.platform;
@@ -185,6 +180,15 @@ impl Entry {
             (false, true) => self.measured.is_some(),
             (true, false) if other.measured.is_some() => false,
             _ => self.clearly_beats(other),
+        }
+    }
+
+    /// Takes over images of the same source, if it has none or if these were measured and its own were
+    /// not.
+    fn take_images(&mut self, images: Vec<Image>) {
+        let is_better = !self.was_measured_by(&self.images) && self.was_measured_by(&images);
+        if self.images.is_empty() || is_better {
+            self.images = images;
         }
     }
 

@@ -49,6 +49,7 @@ use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use tvmtune_ir::artifact::ArtifactId;
+use tvmtune_ir::digest::Digest;
 use tvmtune_ir::name::ProgramName;
 use tvmtune_ir::poly::Interval;
 use tvmtune_ir::target::gpu::Arch;
@@ -215,6 +216,10 @@ pub struct Measured {
     /// The largest difference of a result from the reference, as a share of the tolerance.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<f64>,
+    /// The SHA-256 of the machine code that was launched on a GPU: another version of NVRTC makes other
+    /// code of the same source. On a CPU the artifact is the identity of the machine code.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub image: Option<Digest>,
 }
 
 /// The origin of a schedule, better ones first.
@@ -255,7 +260,11 @@ impl Record {
     /// The version of the file format that it takes to say all this: records are written in it.
     pub fn needed_schema(&self) -> u32 {
         let mut entries = self.buckets.iter().flat_map(|it| &it.schedules);
-        if entries.clone().any(|it| it.source == Source::Predicted) {
+        let is_of_5 = |it: &Entry| {
+            it.source == Source::Predicted
+                || it.measured.as_ref().is_some_and(|it| it.image.is_some())
+        };
+        if entries.clone().any(is_of_5) {
             return 5;
         }
         let is_of_4 = |it: &Entry| {
@@ -332,6 +341,13 @@ impl Entry {
     /// Returns whether its measurement is one of other code than its trace makes.
     pub fn is_replayed(&self) -> bool {
         self.measured_code.is_some()
+    }
+
+    /// Returns whether the machine code that was measured is among the images, or it is not recorded
+    /// which that was.
+    pub fn was_measured_by<'a>(&self, images: impl IntoIterator<Item = &'a Image>) -> bool {
+        let measured = self.measured.as_ref().and_then(|it| it.image);
+        measured.is_none_or(|measured| images.into_iter().any(|it| it.sha256 == measured))
     }
 
     /// Returns the identity of the code that was measured.

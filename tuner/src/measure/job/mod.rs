@@ -8,6 +8,7 @@ mod gpu;
 use std::sync::Arc;
 
 use tvmtune_ir::dag::{DType, Dag, Expr, Number, Subscript, TensorId};
+use tvmtune_ir::digest::Digest;
 use tvmtune_ir::interp::Array;
 use tvmtune_schedule::Layout;
 
@@ -29,6 +30,15 @@ pub struct Job {
     pub(super) bytes: Vec<u8>,
     /// The identity of the code, for replay from a log; may be empty.
     pub(super) artifact: String,
+}
+
+impl Job {
+    /// Returns the SHA-256 of the machine code that a GPU launches; `None` for a CPU.
+    pub fn image(&self) -> Option<Digest> {
+        let CodeSpec::Gpu(spec) = &self.code else { return None };
+        let image = self.bytes.get(..spec.images.first()?.n_bytes)?;
+        Some(Digest::of([image]))
+    }
 }
 
 impl CaseSpec {
