@@ -102,6 +102,7 @@ fn packages_hold_sources_records_and_licences_and_nothing_else() {
     let made = ["Cargo.toml", "Cargo.toml.orig", "Cargo.lock", ".cargo_vcs_info.json"];
     let kept = ["README.md", "LICENSE-APACHE", "LICENSE-MIT"];
     let packages = [
+        ("tvmtune-math", "math"),
         ("tvmtune-ir", "compiler/ir"),
         ("tvmtune-schedule", "compiler/schedule"),
         ("tvmtune-cpu", "compiler/cpu"),

@@ -111,6 +111,7 @@ fn an_application_links_few_crates() {
         "quickstart",
         "rustix",
         "thiserror",
+        "tvmtune-math",
         "tvmtune-runtime",
     ];
     assert_eq!(names, BTreeSet::from(expected));

@@ -3,10 +3,11 @@
 
 use tvmtune_cpu::vector;
 use tvmtune_ir::dag::DType;
-use tvmtune_ir::interp::Array;
+use tvmtune_ir::interp::{Array, run_in_order};
 use tvmtune_ir::{dsl, target};
-use tvmtune_runtime::{Cpu, Isa};
+use tvmtune_runtime::{Cpu, Isa, Weight};
 use tvmtune_schedule::{Schedule, nest};
+use tvmtune_tests::numerics::ops::{LEN, product};
 use tvmtune_tests::numerics::{FUNCTIONS, Function, PAIRS, pairs, sample, worst, worst_pair};
 
 /// The machine with its best code, and with portable code.
@@ -42,6 +43,70 @@ fn functions_of_two_numbers_hold_their_errors() {
         }
     }
     assert!(faults.is_empty(), "{faults:#?}");
+}
+
+#[test]
+fn portable_code_has_the_bits_of_machine_code() {
+    let arguments = sample(100_000);
+    let [machine, portable] = cpus();
+    for it in FUNCTIONS {
+        let [fast, slow] = [&machine, &portable].map(|cpu| results(it, cpu, &arguments));
+        for ((at, fast), slow) in arguments.iter().zip(&fast).zip(&slow) {
+            let both_nan = (it.is_nan)(*fast) && (it.is_nan)(*slow);
+            assert!(fast == slow || both_nan, "{}, {at:#x}: {fast:#x}, {slow:#x}", it.name);
+        }
+    }
+    let (a, b): (Vec<f32>, Vec<f32>) = pairs(50_000).into_iter().take(40 * LEN).unzip();
+    for it in PAIRS {
+        for (a, b) in a.chunks_exact(LEN).zip(b.chunks_exact(LEN)) {
+            let [fast, slow] = [&machine, &portable].map(|cpu| {
+                let mut results = vec![0.0; LEN];
+                (it.run)(cpu, a, b, &mut results);
+                results
+            });
+            for (((a, b), fast), slow) in a.iter().zip(b).zip(&fast).zip(&slow) {
+                let same = fast.to_bits() == slow.to_bits() || fast.is_nan() && slow.is_nan();
+                assert!(same, "{} of {a:e} and {b:e}: {fast:e}, {slow:e}", it.name);
+            }
+        }
+    }
+}
+
+#[test]
+fn products_have_the_bits_of_the_definition_on_every_cpu() {
+    let source = "#[autotune(dims(M = 1..=9, N = 40, K = 70))]
+        fn product(x: Tensor<f32, M, K>, w: Weight<f32, N, K>) -> Tensor<f32, M, N> {
+            let h = compute(|i, j| sum(0..K, |k| x[[i, k]] * w[[j, k]]));
+            compute(|i, j| gelu(h[[i, j]]) * exp(h[[i, j]] * 0.1))
+        }";
+    let dag = dsl::program(source).unwrap();
+    let floats = |it: &Array| -> Vec<f32> {
+        it.bytes().chunks(4).map(|it| f32::from_le_bytes(it.try_into().unwrap())).collect()
+    };
+    let bits = |it: &[f32]| -> Vec<u32> { it.iter().map(|it| it.to_bits()).collect() };
+    for m in [1, 2, 8, 9] {
+        let x = Array::random(DType::F32, &[m, 70], 1);
+        let w = Array::random(DType::F32, &[40, 70], 2);
+        let expected = run_in_order(&dag, &[m as i64], &[x.clone(), w.clone()], &[]);
+        let weight = Weight::new(floats(&w));
+        for cpu in cpus() {
+            let mut y = vec![0.0; 40 * m as usize];
+            product(&cpu, &floats(&x), &weight, &mut y).unwrap();
+            assert_eq!(bits(&y), bits(&floats(&expected[0])), "{} rows, {}", m, cpu.isa());
+        }
+    }
+}
+
+/// The results of a function on a CPU.
+fn results(function: &Function, cpu: &Cpu, arguments: &[u32]) -> Vec<u32> {
+    let mut all = Vec::new();
+    for chunk in arguments.chunks(LEN) {
+        let (mut padded, mut results) = (chunk.to_vec(), vec![0; LEN]);
+        padded.resize(LEN, 0);
+        (function.run)(cpu, &padded, &mut results);
+        all.extend_from_slice(&results[..chunk.len()]);
+    }
+    all
 }
 
 #[test]

@@ -2,15 +2,17 @@
 //! code against the reference interpreter.
 
 use tvmtune_cpu::vector;
-use tvmtune_ir::dag::Number;
+use tvmtune_ir::dag::{DType, Number};
 use tvmtune_ir::dsl;
 use tvmtune_ir::interp::Array;
 use tvmtune_ir::target::{Isa, Target};
-use tvmtune_schedule::nest;
+use tvmtune_schedule::{Instruction, Schedule, nest};
 use tvmtune_space::default;
 
-/// Runs the program at each extent of its one dynamic dimension.
-fn check(source: &str, extents: &[i64]) {
+/// Runs the program at each extent of its one dynamic dimension. Returns whether its results have the bits
+/// of the definition in which sums are taken in order.
+fn check(source: &str, extents: &[i64]) -> bool {
+    let mut has_bits = true;
     let dag = dsl::program(source).unwrap();
     for isa in [Isa::Avx512, Isa::Avx2] {
         let schedule = default::schedule(&dag, &Target::generic(isa));
@@ -41,7 +43,43 @@ fn check(source: &str, extents: &[i64]) {
                 let error = got.max_error(expected, 2e-5, 2e-5);
                 assert!(error.is_none(), "{error:?}: {}", shown());
             }
+            let in_order = tvmtune_ir::interp::run_in_order(&dag, &dims, &params, &scalars);
+            let bits = |it: &[Array]| -> Vec<Vec<u8>> { it.iter().map(Array::bytes).collect() };
+            has_bits &= bits(&got) == bits(&in_order);
         }
+    }
+    has_bits
+}
+
+#[test]
+fn pointwise_programs_and_products_have_the_bits_of_the_definition() {
+    let programs = [
+        "#[autotune(dims(M = 1..=40, N = 33))]
+        fn pointwise(x: Tensor<f32, M, N>, y: Tensor<f32, M, N>) -> Tensor<f32, M, N> {
+            let a = compute(|i, j| gelu(x[[i, j]]) * sigmoid(y[[i, j]]) + exp(x[[i, j]] * 20.0));
+            let b = compute(|i, j| tanh(x[[i, j]]) / (2.0 + sin(y[[i, j]])) - x[[i, j]] * y[[i, j]]);
+            compute(|i, j| a[[i, j]].max(0.0).min(b[[i, j]]) + 0.0.max(y[[i, j]]) * pow(2.0, x[[i, j]]))
+        }",
+        "#[autotune(dims(M = 1..=40, N = 100, K = 37))]
+        fn product(x: Tensor<f32, M, K>, w: Weight<f32, N, K>, b: Weight<f32, N>) -> Tensor<f32, M, N> {
+            let h = compute(|i, j| sum(0..K, |k| x[[i, k]] * w[[j, k]]) + b[[j]]);
+            compute(|i, j| gelu(h[[i, j]]))
+        }",
+        "#[autotune(dims(M = 1..=40, N = 40, K = 3000))]
+        fn long_product(x: Tensor<f32, M, K>, w: Weight<f32, N, K>) -> Tensor<f32, M, N> {
+            compute(|i, j| sum(0..K, |k| x[[i, k]] * w[[j, k]]))
+        }",
+        "#[autotune(dims(M = 1..=40, N = 24, K = 50))]
+        fn halves(x: Tensor<bf16, M, K>, w: Weight<bf16, K, N>) -> Tensor<f16, M, N> {
+            compute(|i, j| sum(0..K, |k| x[[i, k]] * w[[k, j]]))
+        }",
+        "#[autotune(dims(M = 1..=40, N = 48))]
+        fn sums_of_exponentials(x: Tensor<f32, 33, M, N>) -> Tensor<f32, M, N> {
+            compute(|i, j| sum(0..33, |k| exp(x[[k, i, j]] * 4.0 - 92.0)))
+        }",
+    ];
+    for source in programs {
+        assert!(check(source, &[1, 2, 9, 16, 40]), "{source}");
     }
 }
 
@@ -49,8 +87,31 @@ fn check(source: &str, extents: &[i64]) {
 const ROWS: [i64; 11] = [1, 2, 5, 7, 8, 9, 15, 16, 17, 31, 40];
 
 #[test]
+fn terms_of_a_split_loop_are_added_in_order() {
+    let dag = dsl::program(
+        "#[autotune(dims(M = 9, N = 40, K = 64))]
+        fn f(x: Tensor<f32, M, K>, w: Tensor<f32, K, N>) -> Tensor<f32, M, N> {
+            compute(|i, j| sum(0..K, |k| x[[i, k]] * w[[k, j]]))
+        }",
+    );
+    let dag = dag.unwrap();
+    // A block of the sum for all elements, then the next one.
+    let trace = ["split s0 a2 [16]", "reorder s0 [a3, a0, a4, a1]", "annotate s0 a1 vectorized"];
+    let trace: Vec<Instruction> = trace.iter().map(|it| it.parse().unwrap()).collect();
+    let nest = nest::lower(&Schedule::replay(&dag, &trace).unwrap());
+    let params = [Array::random(DType::F32, &[9, 64], 1), Array::random(DType::F32, &[64, 40], 2)];
+    let expected = tvmtune_ir::interp::run_in_order(&dag, &[], &params, &[]);
+    for isa in [Isa::Avx512, Isa::Avx2] {
+        let kernel = vector::lower(&nest, isa).unwrap();
+        let like = [Array::zeros(DType::F32, &[9, 40])];
+        let got = tvmtune_cpu::interp::run(&kernel, &[], &params, &[], &like).unwrap();
+        assert_eq!(got[0].bytes(), expected[0].bytes(), "{isa:?}\n{kernel}");
+    }
+}
+
+#[test]
 fn a_product_with_bias_and_activation() {
-    check(
+    let _ = check(
         "#[autotune(dims(M = 1..=40, N = 100, K = 37))]
         fn f(x: Tensor<f32, M, K>, w: Weight<f32, N, K>, b: Weight<f32, N>) -> Tensor<f32, M, N> {
             let h = compute(|i, j| sum(0..K, |k| x[[i, k]] * w[[j, k]]) + b[[j]]);
@@ -62,7 +123,7 @@ fn a_product_with_bias_and_activation() {
 
 #[test]
 fn a_product_of_rounded_numbers() {
-    check(
+    let _ = check(
         "#[autotune(dims(M = 1..=40, N = 100, K = 37))]
         fn f(x: Tensor<f32, M, K>, w: Weight<f32, N, K>) -> Tensor<f32, M, N> {
             compute(|i, j| sum(0..K, |k| tf32(x[[i, k]]) * tf32(w[[j, k]])))
@@ -73,14 +134,14 @@ fn a_product_of_rounded_numbers() {
 
 #[test]
 fn products_whose_columns_or_depth_are_known_at_launch() {
-    check(
+    let _ = check(
         "#[autotune(dims(M = 9, N = 1..=40, K = 16))]
         fn f(x: Tensor<f32, M, K>, y: Tensor<f32, K, N>) -> Tensor<f32, M, N> {
             compute(|i, j| sum(0..K, |k| x[[i, k]] * y[[k, j]]))
         }",
         &ROWS,
     );
-    check(
+    let _ = check(
         "#[autotune(dims(M = 9, N = 33, K = 1..=40))]
         fn f(x: Tensor<f32, M, K>, y: Tensor<f32, N, K>) -> Tensor<f32, M, N> {
             compute(|i, j| sum(0..K, |k| x[[i, k]] * y[[j, k]]))
@@ -91,7 +152,7 @@ fn products_whose_columns_or_depth_are_known_at_launch() {
 
 #[test]
 fn masked_attention_scores() {
-    check(
+    let _ = check(
         "#[autotune(dims(S = 1..=40, D = 24, H = 2))]
         fn f(q: Tensor<f32, S, H, D>, k: Tensor<f32, S, H, D>, scale: f32) -> Tensor<f32, H, S, S> {
             let s = compute(|h, i, j| sum(0..D, |d| q[[i, h, d]] * k[[j, h, d]]) * scale);
@@ -107,7 +168,7 @@ fn masked_attention_scores() {
 
 #[test]
 fn rows_of_every_length() {
-    check(
+    let _ = check(
         "#[autotune(dims(R = 3, D = 1..=150))]
         fn f(x: Tensor<f32, R, D>, g: Weight<f32, D>, eps: f32) -> Tensor<f32, R, D> {
             let mean = compute(|r| mean(0..D, |d| x[[r, d]]));
@@ -120,7 +181,7 @@ fn rows_of_every_length() {
 
 #[test]
 fn a_padded_convolution() {
-    check(
+    let _ = check(
         "#[autotune(dims(C = 3, H = 1..=19, W = 17, O = 20, T = 3))]
         fn f(x: Tensor<f32, C, H, W>, w: Weight<f32, O, C, T, T>) -> Tensor<f32, O, H, W> {
             compute(|o, y, p| sum((0..C, 0..T, 0..T), |c, r, s| {
@@ -133,7 +194,7 @@ fn a_padded_convolution() {
 
 #[test]
 fn rows_of_a_table_and_a_transposition() {
-    check(
+    let _ = check(
         "#[autotune(dims(N = 1..=40, V = 11, D = 20))]
         fn f(ids: Tensor<i32, N>, table: Weight<f32, V, D>) -> Tensor<f32, D, N> {
             compute(|d, n| table.get([ids[[n]], d]).unwrap_or(-1.0))
@@ -144,7 +205,7 @@ fn rows_of_a_table_and_a_transposition() {
 
 #[test]
 fn the_place_of_the_largest() {
-    check(
+    let _ = check(
         "#[autotune(dims(R = 1..=40, D = 33))]
         fn f(x: Tensor<f32, R, D>) -> Tensor<i32, R> {
             compute(|r| argmax(0..D, |d| x[[r, d]]) as i32)
@@ -155,7 +216,7 @@ fn the_place_of_the_largest() {
 
 #[test]
 fn small_integers_wrap_and_saturate() {
-    check(
+    let _ = check(
         "#[autotune(dims(N = 1..=40))]
         fn f(x: Tensor<i8, N>, y: Tensor<u8, N>, z: Tensor<i32, N>) -> (Tensor<i8, N>, Tensor<u8, N>, Tensor<i32, N>, Tensor<bool, N>) {
             let a = compute(|i| x[[i]] * x[[i]] * x[[i]] + (z[[i]] as i8));
@@ -170,7 +231,7 @@ fn small_integers_wrap_and_saturate() {
 
 #[test]
 fn halves_round_where_they_are_stored() {
-    check(
+    let _ = check(
         "#[autotune(dims(N = 1..=40))]
         fn f(x: Tensor<f16, N>, y: Tensor<bf16, N>) -> (Tensor<f16, N>, Tensor<bf16, N>, Tensor<f32, N>) {
             let a = compute(|i| (x[[i]] as f32 * 3.1 + y[[i]] as f32) as f16);
@@ -187,7 +248,7 @@ const LENGTHS: [i64; 10] = [1, 15, 16, 17, 33, 64, 65, 257, 1023, 1300];
 
 #[test]
 fn sums_up_to_each_element_of_a_row() {
-    check(
+    let _ = check(
         "#[autotune(dims(N = 1..=1300))]
         fn f(x: Tensor<f32, 3, N>) -> (Tensor<f32, 3, N>, Tensor<f32, 3, N>) {
             let up = compute(|i, j| sum(0..=j, |k| x[[i, k]]) / (j + 1) as f32);
@@ -200,7 +261,7 @@ fn sums_up_to_each_element_of_a_row() {
 
 #[test]
 fn products_before_each_element_of_one_row_of_integers() {
-    check(
+    let _ = check(
         "#[autotune(dims(N = 1..=1300))]
         fn f(x: Tensor<i32, N>, h: Tensor<f16, N>) -> (Tensor<i32, N>, Tensor<f32, N>) {
             let p = compute(|j| prod(0..j, |k| x[[k]]));
@@ -212,7 +273,7 @@ fn products_before_each_element_of_one_row_of_integers() {
 
 #[test]
 fn sums_up_to_each_step_beside_channels() {
-    check(
+    let _ = check(
         "#[autotune(dims(T = 1..=1300))]
         fn f(x: Tensor<f32, T, 21>, y: Tensor<f32, T, 4>) -> (Tensor<f32, T, 21>, Tensor<f32, T>) {
             let s = compute(|t, c| sum(0..=t, |k| x[[k, c]]) / (t + 1) as f32);
@@ -224,7 +285,7 @@ fn sums_up_to_each_step_beside_channels() {
 
 #[test]
 fn sums_up_to_each_of_a_fixed_number() {
-    check(
+    let _ = check(
         "#[autotune(dims(R = 1..=40, N = 4096))]
         fn f(x: Tensor<f32, R, N>) -> Tensor<f32, R, N> {
             compute(|i, j| sum(0..=j, |k| x[[i, k]]) / (j + 1) as f32)

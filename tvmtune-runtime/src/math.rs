@@ -1,18 +1,68 @@
 //! Arithmetic of portable kernels beyond the language's operators.
 
-/// The error function, in `f32`.
-#[inline]
-#[must_use]
-pub fn erf(x: f32) -> f32 {
-    libm::erff(x)
+#[cfg(feature = "cpu")]
+pub use crate::cpu::fused::{cos, erf, exp, ln, pow, sin, tanh};
+pub use tvmtune_math::fma;
+#[cfg(not(feature = "cpu"))]
+pub use tvmtune_math::scalar::{cos, erf, exp, ln, pow, sin, tanh};
+
+/// Functions of `f64`, the same on every machine.
+macro_rules! doubles {
+    ($($(#[$doc:meta])* $name:ident($($x:ident),*) = $function:ident;)*) => {
+        $($(#[$doc])*
+        #[inline]
+        #[must_use]
+        pub fn $name($($x: f64),*) -> f64 {
+            libm::$function($($x),*)
+        })*
+    };
 }
 
-/// The error function, in `f64`.
-#[inline]
-#[must_use]
-pub fn erf64(x: f64) -> f64 {
-    libm::erf(x)
+doubles! {
+    /// `e^x`, in `f64`.
+    exp64(x) = exp;
+    /// The natural logarithm, in `f64`.
+    ln64(x) = log;
+    /// The hyperbolic tangent, in `f64`.
+    tanh64(x) = tanh;
+    /// The error function, in `f64`.
+    erf64(x) = erf;
+    /// The sine, in `f64`.
+    sin64(x) = sin;
+    /// The cosine, in `f64`.
+    cos64(x) = cos;
+    /// `x^y`, in `f64`.
+    pow64(x, y) = pow;
 }
+
+/// Floats, with the smaller and the larger of two as programs have them.
+pub trait Float: Copy {
+    /// The smaller number; of a number and a NaN the number, of equal numbers the second.
+    #[must_use]
+    fn smaller(self, other: Self) -> Self;
+
+    /// The larger number; of a number and a NaN the number, of equal numbers the second.
+    #[must_use]
+    fn larger(self, other: Self) -> Self;
+}
+
+macro_rules! floats {
+    ($($float:ty)*) => {
+        $(impl Float for $float {
+            #[inline]
+            fn smaller(self, other: Self) -> Self {
+                if self < other || other.is_nan() { self } else { other }
+            }
+
+            #[inline]
+            fn larger(self, other: Self) -> Self {
+                if self > other || other.is_nan() { self } else { other }
+            }
+        })*
+    };
+}
+
+floats!(f32 f64);
 
 /// The nearest number whose lower 13 bits are 0, ties to even; a NaN stays one.
 #[inline]
@@ -111,6 +161,17 @@ mod tests {
         assert_eq!(bf16(1.0 + 2_f64.powi(-8) + 2_f64.powi(-45)).to_f64(), 1.0 + 2_f64.powi(-7));
         assert_eq!(bf16(f64::from((1 << 24) + (1 << 16) + 1)).to_f64(), 16_908_288.0);
         assert!(bf16(f64::NAN).is_nan());
+    }
+
+    #[test]
+    fn of_a_number_and_a_nan_the_number_is_smaller_and_of_equal_numbers_the_second() {
+        for choose in [f32::smaller, f32::larger] {
+            assert_eq!(choose(f32::NAN, 1.0), 1.0);
+            assert_eq!(choose(1.0, f32::NAN), 1.0);
+            assert!(choose(f32::NAN, f32::NAN).is_nan());
+            assert!(choose(0.0, -0.0).is_sign_negative() && choose(-0.0, 0.0).is_sign_positive());
+        }
+        assert_eq!((1.0_f64.smaller(2.0), 1.0_f64.larger(2.0)), (1.0, 2.0));
     }
 
     #[test]

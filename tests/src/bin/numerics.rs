@@ -22,8 +22,7 @@ fn main() -> ExitCode {
     println!("{} code: greatest errors", cpu.isa());
     let mut fails = false;
     let mut report = |name: &str, error: f64, unit: &str, limit: f64, at: String| {
-        // The limits are those of machine code.
-        let fault = if error > limit && !is_portable { ", beyond the limit" } else { "" };
+        let fault = if error > limit { ", beyond the limit" } else { "" };
         fails |= !fault.is_empty();
         println!("{name}: {error:.3} {unit} at {at}{fault}");
     };

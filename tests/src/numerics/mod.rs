@@ -36,8 +36,7 @@ pub struct Function {
     pub is_nan: fn(u32) -> bool,
     /// What the error is counted in.
     pub unit: &'static str,
-    /// What the language promises, of machine code; that of portable code follows from the libraries
-    /// that Rust links.
+    /// The error that the language promises.
     pub limit: f64,
 }
 

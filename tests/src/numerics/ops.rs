@@ -205,3 +205,10 @@ pub fn quotient(x: Tensor<f32, N>, y: Tensor<f32, N>) -> Tensor<f32, N> {
 pub fn remainder(x: Tensor<f32, N>, y: Tensor<f32, N>) -> Tensor<f32, N> {
     compute(|i| x[[i]] % y[[i]])
 }
+
+/// A product, whose bits are those of the definition in order; with functions around it.
+#[autotune(dims(M = 1..=9, N = 40, K = 70))]
+pub fn product(x: Tensor<f32, M, K>, w: Weight<f32, N, K>) -> Tensor<f32, M, N> {
+    let h = compute(|i, j| sum(0..K, |k| x[[i, k]] * w[[j, k]]));
+    compute(|i, j| gelu(h[[i, j]]) * exp(h[[i, j]] * 0.1))
+}

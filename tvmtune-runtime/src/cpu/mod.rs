@@ -7,6 +7,7 @@
 pub(crate) mod arena;
 pub(crate) mod call;
 mod forked;
+pub(crate) mod fused;
 mod ids;
 #[cfg(feature = "jit")]
 pub(crate) mod guarded;

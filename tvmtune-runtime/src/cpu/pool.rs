@@ -66,6 +66,8 @@ pub(crate) struct Pool {
     limit: AtomicUsize,
     /// The threads, the calling one included, beyond which the system granted none.
     granted: AtomicUsize,
+    /// The number of threads that have begun to run.
+    n_begun: AtomicUsize,
     /// The number of forks before the process whose threads these are.
     pub(super) n_forks: usize,
 }
@@ -89,6 +91,7 @@ impl Pool {
             n_workers: Mutex::new(0),
             limit: AtomicUsize::new(limit),
             granted: AtomicUsize::new(usize::MAX),
+            n_begun: AtomicUsize::new(0),
             n_forks,
         }
     }
@@ -126,18 +129,33 @@ impl Pool {
             let index = *workers;
             let name = format!("tvmtune-{}", index + 1);
             // Fewer threads than wanted is slower, not wrong.
-            if thread::Builder::new().name(name).spawn(move || self.work_loop(index)).is_err() {
+            let start = || thread::Builder::new().name(name).spawn(move || self.work_loop(index));
+            if !has_room(ROOM) || start().is_err() {
                 self.granted.store(*workers + 1, Ordering::Relaxed);
                 break;
             }
             *workers += 1;
+            if !has_room(PLENTY) {
+                self.wait_until_begun(*workers);
+            }
         }
         let n_threads = wanted.min(*workers + 1);
         Some(Team { pool: self, n_threads, _workers: workers })
     }
 
+    /// Waits until so many threads have what they need to run.
+    fn wait_until_begun(&self, n: usize) {
+        let since = Instant::now();
+        while self.n_begun.load(Ordering::Relaxed) < n && since.elapsed() < Duration::from_secs(1) {
+            thread::yield_now();
+        }
+    }
+
     fn work_loop(&'static self, index: usize) {
         let _modes = RustModes::begin();
+        // The first allocation of a thread may take an arena.
+        has_room(1);
+        self.n_begun.fetch_add(1, Ordering::Relaxed);
         let mut seen = usize::MAX;
         spread::leave(self.caller.load(Ordering::Relaxed));
         loop {
@@ -191,6 +209,22 @@ impl Pool {
             self.bell.notify_all();
         }
     }
+}
+
+/// Address space in bytes that has to be left where a thread is started: one that has a stack, and no room
+/// for what it allocates before it runs, ends the process.
+const ROOM: usize = 16 << 20;
+
+/// Address space in bytes from which on any number of threads may begin at once: allocators give the first
+/// of them an arena each.
+const PLENTY: usize = 2 << 30;
+
+fn has_room(bytes: usize) -> bool {
+    let mut room: Vec<u8> = Vec::new();
+    let found = room.try_reserve_exact(bytes).is_ok();
+    // Memory that nobody reads need not be asked for.
+    std::hint::black_box(&room);
+    found
 }
 
 impl Team {

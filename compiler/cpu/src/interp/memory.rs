@@ -5,7 +5,9 @@
 
 use std::ops::Range;
 
-use crate::vector::{Base, Storage, ops};
+use tvmtune_math::lane;
+
+use crate::vector::{Base, Storage};
 
 use super::FaultKind;
 use tvmtune_ir::half::{Bf16, F16};
@@ -154,7 +156,7 @@ impl<'a> Memory<'a> {
             (Storage::Bf16, &[a, b]) => u32::from(u16::from_le_bytes([a, b])) << 16,
             (Storage::I8, &[a]) => i32::from(a.cast_signed()).cast_unsigned(),
             (Storage::U8, &[a]) => u32::from(a),
-            (Storage::Bool, &[a]) => ops::truth(a != 0),
+            (Storage::Bool, &[a]) => lane::truth(a != 0),
             _ => unreachable!("a slice of the storage's size"),
         })
     }

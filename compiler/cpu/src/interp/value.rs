@@ -1,18 +1,19 @@
 //! Evaluation of vector expressions.
 
 use crate::vector::{
-    Address, Count, EntryId, LaneStride, Linear, Mask, Reg, Storage, Value, VectorBinary, ops,
+    Address, Count, EntryId, LaneStride, Linear, Mask, Reg, Storage, Value, VectorBinary,
 };
 
 use super::FaultKind;
 use super::memory::EntryValue;
 use super::task::{Task, Vector};
+use tvmtune_math::lane;
 
 /// Reads a truth value; anything but all bits or none is a fault.
 pub(super) fn is_true(bits: u32) -> Result<bool, FaultKind> {
     match bits {
-        ops::FALSE => Ok(false),
-        ops::TRUE => Ok(true),
+        lane::FALSE => Ok(false),
+        lane::TRUE => Ok(true),
         _ => Err(FaultKind::NotATruthValue { bits }),
     }
 }
@@ -129,7 +130,7 @@ impl Task<'_, '_> {
         while step > 0 {
             let old = value;
             for lane in 0..self.lanes {
-                value[lane] = ops::binary(op, old[lane], old[lane ^ step]);
+                value[lane] = lane::binary(op, old[lane], old[lane ^ step]);
             }
             step /= 2;
         }
@@ -159,18 +160,18 @@ impl Task<'_, '_> {
                 let base = self.linear(base)?;
                 std::array::from_fn(|lane| (base + lane as i64 * i64::from(*step)) as u32)
             }
-            Value::Unary(op, x) => self.value(x)?.map(|it| ops::unary(*op, it)),
+            Value::Unary(op, x) => self.value(x)?.map(|it| lane::unary(*op, it)),
             Value::Binary(op, x, y) => {
                 let (x, y) = (self.value(x)?, self.value(y)?);
-                std::array::from_fn(|lane| ops::binary(*op, x[lane], y[lane]))
+                std::array::from_fn(|lane| lane::binary(*op, x[lane], y[lane]))
             }
             Value::Fma(a, b, c) => {
                 let (a, b, c) = (self.value(a)?, self.value(b)?, self.value(c)?);
-                std::array::from_fn(|lane| ops::fma(a[lane], b[lane], c[lane]))
+                std::array::from_fn(|lane| lane::fma(a[lane], b[lane], c[lane]))
             }
             Value::Compare(op, x, y) => {
                 let (x, y) = (self.value(x)?, self.value(y)?);
-                std::array::from_fn(|lane| ops::compare(*op, x[lane], y[lane]))
+                std::array::from_fn(|lane| lane::compare(*op, x[lane], y[lane]))
             }
             Value::Select { condition, then, otherwise } => {
                 let active = self.mask(Some(&Mask::Where(condition.clone())))?;

@@ -111,6 +111,8 @@ fn float(value: f64, digits: String, dtype: DType) -> String {
 fn unary(op: UnaryOp, a: &Text, dtype: DType) -> Text {
     let operand = a.operand();
     let call = |name: &str| Text::atom(format!("{operand}.{name}()"));
+    let of_runtime =
+        |name: &str| Text::atom(format!("rt::math::{name}{}({})", bits(dtype), a.text));
     match op {
         UnaryOp::Not => Text::compound(format!("!{operand}")),
         UnaryOp::Neg if dtype.is_float() => Text::compound(format!("-{operand}")),
@@ -119,20 +121,24 @@ fn unary(op: UnaryOp, a: &Text, dtype: DType) -> Text {
         UnaryOp::Abs if dtype.is_integer() => call("wrapping_abs"),
         UnaryOp::Floor | UnaryOp::Ceil | UnaryOp::Round if !dtype.is_float() => Text::atom(operand),
         UnaryOp::Rsqrt => Text::compound(format!("1.0 / {operand}.sqrt()")),
-        UnaryOp::Erf if dtype == DType::F64 => Text::atom(format!("rt::math::erf64({})", a.text)),
-        UnaryOp::Erf => Text::atom(format!("rt::math::erf({})", a.text)),
         UnaryOp::Round => call("round_ties_even"),
         UnaryOp::Tf32 => Text::atom(format!("rt::math::tf32({})", a.text)),
-        UnaryOp::Abs
-        | UnaryOp::Sqrt
-        | UnaryOp::Exp
-        | UnaryOp::Ln
-        | UnaryOp::Tanh
-        | UnaryOp::Sin
-        | UnaryOp::Cos
-        | UnaryOp::Floor
-        | UnaryOp::Ceil => call(&function(op)),
+        UnaryOp::Abs | UnaryOp::Sqrt | UnaryOp::Floor | UnaryOp::Ceil => call(&function(op)),
+        // Those of Rust are those of the system.
+        UnaryOp::Exp | UnaryOp::Ln | UnaryOp::Tanh | UnaryOp::Erf | UnaryOp::Sin | UnaryOp::Cos => {
+            of_runtime(&function(op))
+        }
     }
+}
+
+/// Returns what the names of functions of the runtime end with.
+fn bits(dtype: DType) -> &'static str {
+    if dtype == DType::F64 { "64" } else { "" }
+}
+
+/// The sum of a product and a number, rounded once.
+pub(super) fn fma(a: &Text, b: &Text, sum: &str) -> String {
+    format!("rt::math::fma({}, {}, {sum})", a.text, b.text)
 }
 
 pub(super) fn binary(op: BinaryOp, a: &Text, b: &Text, dtype: DType) -> Text {
@@ -145,8 +151,10 @@ pub(super) fn binary(op: BinaryOp, a: &Text, b: &Text, dtype: DType) -> Text {
     match op {
         BinaryOp::Div => call("rt::math::Integer::quotient"),
         BinaryOp::Rem => call("rt::math::Integer::remainder"),
+        BinaryOp::Min if dtype.is_float() => call("rt::math::Float::smaller"),
+        BinaryOp::Max if dtype.is_float() => call("rt::math::Float::larger"),
         BinaryOp::Min | BinaryOp::Max => method(&function(op)),
-        BinaryOp::Pow => method("powf"),
+        BinaryOp::Pow => call(&format!("rt::math::pow{}", bits(dtype))),
         BinaryOp::Add | BinaryOp::Sub | BinaryOp::Mul => {
             method(&format!("wrapping_{}", function(op)))
         }

@@ -15,6 +15,7 @@
 //!
 //! - The text needs one name from outside: `rt`, the crate `tvmtune-runtime`.
 //! - Loops of all kinds run serially, in the order of the nest.
+//! - Arithmetic is that of vector code: the same functions, and sums of products are contracted.
 //! - An operand that is not a single token, call or index stands in parentheses.
 
 mod expr;
@@ -22,7 +23,7 @@ mod innermost;
 
 use std::collections::BTreeMap;
 
-use tvmtune_ir::dag::{DType, Reducer, TensorId};
+use tvmtune_ir::dag::{BinaryOp, DType, Expr, Reducer, TensorId};
 use tvmtune_ir::poly::{Atom, Poly, VarId};
 use tvmtune_schedule::nest::{Buffer, Guard, Nest, Scope, Stmt};
 use tvmtune_schedule::print::names::is_rust_keyword;
@@ -148,8 +149,14 @@ impl Printer<'_> {
             }
             Stmt::Update { tensor, index, reducer, value } => {
                 let place = self.element(*tensor, index);
-                let value = self.expr(value);
                 let dtype = self.nest.buffer(*tensor).dtype;
+                if let (Reducer::Sum, Expr::Binary(BinaryOp::Mul, a, b)) = (reducer, value)
+                    && dtype == DType::F32
+                {
+                    let sum = expr::fma(&self.expr(a), &self.expr(b), &place);
+                    return self.line(&format!("{place} = {sum};"));
+                }
+                let value = self.expr(value);
                 let line = match (reducer, reducer.op()) {
                     (Reducer::Any, _) => format!("{place} |= {};", value.text),
                     (Reducer::All, _) => format!("{place} &= {};", value.text),
@@ -157,7 +164,7 @@ impl Printer<'_> {
                     (Reducer::Prod, _) if dtype.is_float() => format!("{place} *= {};", value.text),
                     (_, op) => {
                         let old = Text::atom(place.clone());
-                        format!("{place} = {};", expr::binary(op, &old, &value, dtype).text)
+                        format!("{place} = {};", expr::binary(op, &value, &old, dtype).text)
                     }
                 };
                 self.line(&line);

@@ -23,10 +23,11 @@
 
 use std::ops::RangeInclusive;
 
-use super::fallback::Fallback;
+use super::fallback;
 use super::numbering::{Interned, MaskRef, MemRef, Op, ValueGraph, ValueId};
 use super::transpose::{self, N_VECTORS};
 use super::{Address, LaneStride, Mask, PrefetchHint, Reg, Stmt, Storage, Value};
+use tvmtune_math::Fallback;
 
 /// Statements that loads pass at most to stand side by side; more would take registers for long.
 const MAX_PASSED: usize = 64;
@@ -343,7 +344,7 @@ impl Emitter<'_> {
         let condition = self.value(condition);
         let usual = self.value(usual);
         let result = self.set(usual);
-        let (graph, value) = fallback.graph(self.graph.isa, x, result);
+        let (graph, value) = fallback::graph(fallback, self.graph.isa, x, result);
         let pending = [PendingStmt::Set { reg: result, value, mask: MaskRef::All }];
         let mut then = Vec::new();
         emit(&graph, &pending, &Interned::default(), self.budget, self.new_reg, &mut then);

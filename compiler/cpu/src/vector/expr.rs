@@ -13,6 +13,7 @@ use super::tree::{Access, Term, TermKind};
 use super::{LaneStride, Linear, Storage, Unsupported, VectorBinary, VectorCompare, VectorUnary};
 use tvmtune_ir::dag::{BinaryOp, CompareOp, DType, UnaryOp, integer_range};
 use tvmtune_ir::poly::Interval;
+use tvmtune_math::{elementary, lane, trig};
 
 const SIGN: u32 = 1 << 31;
 
@@ -167,12 +168,12 @@ impl Lowering<'_> {
             UnaryOp::Ceil => graph.unary(VectorUnary::CeilF, a),
             UnaryOp::Round => graph.unary(VectorUnary::RoundF, a),
             UnaryOp::Tf32 => graph.tf32(a),
-            UnaryOp::Exp => graph.exp(a),
-            UnaryOp::Ln => graph.ln(a),
-            UnaryOp::Tanh => graph.tanh(a),
-            UnaryOp::Erf => graph.erf(a),
-            UnaryOp::Sin => graph.sin(a),
-            UnaryOp::Cos => graph.cos(a),
+            UnaryOp::Exp => elementary::exp(graph, a),
+            UnaryOp::Ln => elementary::ln(graph, a),
+            UnaryOp::Tanh => elementary::tanh(graph, a),
+            UnaryOp::Erf => elementary::erf(graph, a),
+            UnaryOp::Sin => trig::sin(graph, a),
+            UnaryOp::Cos => trig::cos(graph, a),
         })
     }
 
@@ -198,7 +199,7 @@ impl Lowering<'_> {
                 graph.min_max_num(op, a, b)
             }
             (_, Some(op)) => graph.binary(op, a, b),
-            (BinaryOp::Pow, None) if dtype.is_float() => graph.pow(a, b),
+            (BinaryOp::Pow, None) if dtype.is_float() => elementary::pow(graph, a, b),
             (BinaryOp::Div, None) => graph.divide(a, b, small).0,
             (BinaryOp::Rem, None) if !dtype.is_float() => graph.divide(a, b, small).1,
             (op, None) => return Err(Unsupported::Operation(op)),
@@ -253,7 +254,7 @@ impl Lowering<'_> {
         let [condition, then, otherwise] = parts;
         let condition = self.term(condition)?;
         match self.graph().constant_bits(condition) {
-            Some(super::ops::FALSE) => return self.term(otherwise),
+            Some(lane::FALSE) => return self.term(otherwise),
             Some(_) => return self.term(then),
             None => {}
         }

@@ -6,14 +6,15 @@ use super::{VectorBinary, VectorCompare, VectorUnary};
 use tvmtune_ir::dag::{CompareOp, DType};
 
 impl ValueGraph {
-    /// Expands `minNum` or `maxNum` of IEEE 754-2008: of a number and a NaN, the number.
+    /// Expands `minNum` or `maxNum` of IEEE 754-2008: of a number and a NaN, the number; of equal
+    /// numbers, which may be zeros of different signs, the second.
     ///
-    /// The instruction returns its second operand if either is a NaN.
+    /// The instruction returns its second operand if either is a NaN, or if they are equal.
     pub(super) fn min_max_num(&mut self, op: VectorBinary, a: ValueId, b: ValueId) -> ValueId {
         if self.is_number(b) {
             return self.binary(op, a, b);
         }
-        if self.is_number(a) {
+        if self.is_nonzero_number(a) {
             return self.binary(op, b, a);
         }
         let chosen = self.binary(op, a, b);
@@ -26,6 +27,11 @@ impl ValueGraph {
         let rounded = self.round_bits(x, 13);
         let is_number = self.compare(VectorCompare::EqF, x, x);
         self.select(is_number, rounded, x)
+    }
+
+    fn is_nonzero_number(&self, id: ValueId) -> bool {
+        let bits = self.constant_bits(id);
+        bits.map(f32::from_bits).is_some_and(|it| !it.is_nan() && it != 0.0)
     }
 
     fn is_number(&self, id: ValueId) -> bool {

@@ -15,8 +15,8 @@
 //! Passes, in order: `build` makes the loop [`tree`] (strip-mining, legality of vectorization),
 //! `allocate` puts local tensors into registers or scratch memory, `promote` gives reductions
 //! register accumulators, `interchange` brings strided accesses of consecutive words together, `lower`
-//! emits code (`partition` splits loops, `store` and `expr` lower statements, `legalize` and `math`
-//! expand operations without an instruction) as nodes of `numbering`, and `cse` turns these into
+//! emits code (`partition` splits loops, `store` and `expr` lower statements, `legalize` and
+//! [`tvmtune_math`] expand operations without an instruction) as nodes of `numbering`, and `cse` turns these into
 //! statements, those of a [`transpose`] side by side.
 //!
 //! # Invariants
@@ -33,11 +33,9 @@ mod cse;
 mod expr;
 mod fallback;
 mod legalize;
-mod math;
 mod lower;
 mod partition;
 mod numbering;
-pub(crate) mod ops;
 mod prefetch;
 mod print;
 mod promote;
@@ -46,7 +44,6 @@ mod interchange;
 mod table;
 pub(crate) mod transpose;
 mod tree;
-mod trig;
 pub mod verify;
 mod store;
 
@@ -56,6 +53,9 @@ use tvmtune_ir::target::Isa;
 use tvmtune_schedule::{Layout, Threads};
 
 pub use lower::lower;
+pub use tvmtune_math::lane::{
+    Binary as VectorBinary, Compare as VectorCompare, Unary as VectorUnary,
+};
 
 /// The reason why a nest is left to portable code, or a schedule is dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -199,83 +199,6 @@ impl Storage {
             Storage::I8 | Storage::U8 | Storage::Bool => 1,
         }
     }
-}
-
-/// Lane-wise operations on one vector.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum VectorUnary {
-    /// `f32` square root.
-    SqrtF,
-    /// `f32` rounded to integral: nearest, ties to even.
-    RoundF,
-    /// `f32` rounded to integral, down.
-    FloorF,
-    /// `f32` rounded to integral, up.
-    CeilF,
-    /// `i32` to `f32`, rounded to nearest.
-    IntToFloat,
-    /// `f32` to `i32` towards zero; out of range and NaN give `i32::MIN`.
-    FloatToInt,
-    /// Shift of the 32 bits to the left, filled with zeros.
-    ShiftLeft(u8),
-    /// Shift of the 32 bits to the right, filled with zeros.
-    ShiftRight(u8),
-    /// Shift of the 32 bits to the right, filled with the sign.
-    ShiftRightSigned(u8),
-}
-
-/// Lane-wise operations on two vectors.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum VectorBinary {
-    /// `f32` sum.
-    AddF,
-    /// `f32` difference.
-    SubF,
-    /// `f32` product.
-    MulF,
-    /// `f32` quotient.
-    DivF,
-    /// `f32`: the first times 2 to the second, which is rounded down first; the product is rounded
-    /// once, as of real numbers (and 2 to the infinity makes a quiet NaN infinite, 2 to the
-    /// negative infinity makes it 0). Only where there is an instruction for it: [`Isa::scales`].
-    ScaleF,
-    /// `f32`: the first if it is smaller, else the second (also where either is a NaN).
-    MinF,
-    /// `f32`: the first if it is larger, else the second (also where either is a NaN).
-    MaxF,
-    /// `i32` sum; wraps.
-    AddI,
-    /// `i32` difference; wraps.
-    SubI,
-    /// `i32` product; wraps.
-    MulI,
-    /// Smaller `i32`.
-    MinI,
-    /// Larger `i32`.
-    MaxI,
-    /// Bitwise and; of truth values, conjunction.
-    And,
-    /// Bitwise or; of truth values, disjunction.
-    Or,
-    /// Bitwise exclusive or.
-    Xor,
-}
-
-/// Comparisons; the result is a truth value: all bits of the lane set, or none.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum VectorCompare {
-    /// `f32` less than; false for NaN.
-    LtF,
-    /// `f32` at most; false for NaN.
-    LeF,
-    /// `f32` equal; false for NaN.
-    EqF,
-    /// `f32` not equal; true for NaN.
-    NeF,
-    /// `i32` less than.
-    LtI,
-    /// `i32` equal.
-    EqI,
 }
 
 /// A vector: one 32-bit word for each lane.

@@ -6,13 +6,13 @@
 
 use std::collections::BTreeMap;
 
-use super::fallback::Fallback;
-use super::ops::{self, FALSE, TRUE};
 use super::{
     Address, Count, EntryId, LaneStride, Linear, Reg, Storage, VectorBinary, VectorCompare,
     VectorUnary,
 };
 use tvmtune_ir::target::Isa;
+use tvmtune_math::lane::{self, FALSE, TRUE};
+use tvmtune_math::{Arithmetic, Fallback};
 
 /// The id of a node of a [`ValueGraph`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -171,12 +171,12 @@ impl ValueGraph {
     }
 
     pub(super) fn truth(&mut self, value: bool) -> ValueId {
-        self.splat(ops::truth(value))
+        self.splat(lane::truth(value))
     }
 
     pub(super) fn unary(&mut self, op: VectorUnary, a: ValueId) -> ValueId {
         match self.constant_bits(a) {
-            Some(bits) => self.splat(ops::unary(op, bits)),
+            Some(bits) => self.splat(lane::unary(op, bits)),
             None => self.node(Op::Unary(op, a)),
         }
     }
@@ -184,9 +184,9 @@ impl ValueGraph {
     pub(super) fn binary(&mut self, op: VectorBinary, a: ValueId, b: ValueId) -> ValueId {
         let (known_a, known_b) = (self.constant_bits(a), self.constant_bits(b));
         if let (Some(x), Some(y)) = (known_a, known_b)
-            && (op != VectorBinary::ScaleF || ops::is_finite(x) && ops::is_finite(y))
+            && (op != VectorBinary::ScaleF || lane::is_finite(x) && lane::is_finite(y))
         {
-            return self.splat(ops::binary(op, x, y));
+            return self.splat(lane::binary(op, x, y));
         }
         match (op, known_a, known_b) {
             (VectorBinary::And, Some(TRUE), _) | (VectorBinary::Or, Some(FALSE), _) => b,
@@ -208,7 +208,7 @@ impl ValueGraph {
 
     pub(super) fn compare(&mut self, op: VectorCompare, a: ValueId, b: ValueId) -> ValueId {
         if let (Some(x), Some(y)) = (self.constant_bits(a), self.constant_bits(b)) {
-            return self.splat(ops::compare(op, x, y));
+            return self.splat(lane::compare(op, x, y));
         }
         self.node(Op::Compare(op, a, b))
     }
@@ -234,5 +234,50 @@ impl ValueGraph {
 
     pub(super) fn reduce(&mut self, op: VectorBinary, a: ValueId) -> ValueId {
         self.node(Op::Reduce(op, a))
+    }
+}
+
+impl Arithmetic for ValueGraph {
+    type Value = ValueId;
+
+    fn scales(&self) -> bool {
+        self.isa.scales()
+    }
+
+    fn constant_bits(&self, value: ValueId) -> Option<u32> {
+        self.constant_bits(value)
+    }
+
+    fn splat(&mut self, bits: u32) -> ValueId {
+        self.splat(bits)
+    }
+
+    fn unary(&mut self, op: VectorUnary, x: ValueId) -> ValueId {
+        self.unary(op, x)
+    }
+
+    fn binary(&mut self, op: VectorBinary, x: ValueId, y: ValueId) -> ValueId {
+        self.binary(op, x, y)
+    }
+
+    fn fma(&mut self, x: ValueId, y: ValueId, z: ValueId) -> ValueId {
+        self.fma(x, y, z)
+    }
+
+    fn compare(&mut self, op: VectorCompare, x: ValueId, y: ValueId) -> ValueId {
+        self.compare(op, x, y)
+    }
+
+    fn select(&mut self, condition: ValueId, then: ValueId, otherwise: ValueId) -> ValueId {
+        self.select(condition, then, otherwise)
+    }
+
+    fn with_fallback(&mut self, usual: ValueId, fallback: Fallback, x: ValueId) -> ValueId {
+        let condition = fallback.condition(self, x);
+        match self.constant_bits(condition) {
+            Some(FALSE) => usual,
+            Some(_) => fallback.value(self, x),
+            None => self.node(Op::Fallback { fallback, condition, x, usual }),
+        }
     }
 }

@@ -1,15 +1,19 @@
 //! Register promotion of reductions (LLVM's scalar promotion in LICM), with interleaved accumulators.
 //!
-//! An update of a loop-invariant element accumulates in a new local tensor, which is initialized to
-//! the reducer's identity before the loop and combined into the element after it:
+//! An update of a loop-invariant element accumulates in a new local tensor, which takes the element's
+//! place during the loop:
 //!
 //! ```text
-//! for k { s += x[k] * y[k] }   =>   p = 0; for k { p += x[k] * y[k] }; s += p
+//! for k { s += x[k] * y[k] }   =>   p = s; for k { p += x[k] * y[k] }; s = p
 //! ```
 //!
-//! In a vectorized or unrolled loop the new tensor has an element for each lane and copy: independent
-//! dependence chains. The order of a reduction is not part of a program's meaning, so this changes
-//! rounding only.
+//! If `s` is initialized before the loop, `p` is instead. So the terms of a sum are added in the order of
+//! the loops, whether its loop is split or not.
+//!
+//! In a vectorized or unrolled loop of the reduction the new tensor has an element for each lane and
+//! copy, so that dependence chains are independent. These begin with the reducer's identity, and are
+//! combined into the element after the loop. The order of a reduction is not part of a program's
+//! meaning, so this changes rounding only.
 
 use super::Unsupported;
 use super::affine::{Affine, Coef};
@@ -203,10 +207,18 @@ impl PromotionPass<'_, '_> {
         let identity = literal_bits(plan.reducer.identity(sum.dtype), sum.dtype)?;
         let guards = self.element_guards(&guards, plan, loop_, &target);
         let vars = self.new_vars(plan);
-        let start = Write::new(sum.element(&vars), None, Term::bits(identity, sum.dtype));
-        let start = self.nest(plan, &vars, &guards, &|_| true, start);
-        let overwrites = self.remove_initialization(before, &target, plan, identity);
-        before.push(start);
+        let is_initialized = self.remove_initialization(before, &target, plan, identity);
+        let is_one_chain = plan.dims.iter().all(|it| it.2 == Role::Tile);
+        let start = match is_one_chain && !is_initialized {
+            true => {
+                let offset = rename(&target.offset, &plan_vars, &vars);
+                let read = TermKind::Read(Access { offset, ..target.clone() });
+                Term { dtype: sum.dtype, kind: read }
+            }
+            false => Term::bits(identity, sum.dtype),
+        };
+        let start = Write::new(sum.element(&vars), None, start);
+        before.push(self.nest(plan, &vars, &guards, &|_| true, start));
         let mut after = Vec::new();
         if let Some(at) = plan.dims.iter().position(|it| it.2 == Role::Interleaved) {
             after.push(self.combine_interleaved(plan, &sum, &guards, at));
@@ -221,7 +233,13 @@ impl PromotionPass<'_, '_> {
         let mut element = target;
         element.offset = rename(&element.offset, &plan_vars, &vars);
         let value = sum.read(from);
-        let write = Write { overwrites, ..Write::new(element, Some(plan.reducer), value) };
+        let write = match is_one_chain {
+            true => Write::new(element, None, value),
+            false => {
+                let reducer = Some(plan.reducer);
+                Write { overwrites: is_initialized, ..Write::new(element, reducer, value) }
+            }
+        };
         after.push(self.nest(plan, &vars, &guards, &|role| role != Role::Interleaved, write));
         Ok(after)
     }

@@ -13,7 +13,7 @@ use super::{
     Address, Base, Count, LaneStride, Linear, Reg, Stmt, Storage, Unsupported, Value, VectorBinary,
     VectorCompare,
 };
-use tvmtune_ir::dag::{DType, Reducer, TensorId};
+use tvmtune_ir::dag::{BinaryOp, DType, Reducer, TensorId};
 
 /// Interleaved accumulators of a reduction over lanes.
 const N_ACCUMULATORS: usize = 4;
@@ -50,19 +50,35 @@ impl<'t> Lowering<'t> {
             true => value,
             false => {
                 let old = self.load_element(target)?;
-                self.combine(reducer, dtype, value, old)
+                self.accumulate(write, reducer, value, old)
             }
         };
         self.store(&write.target, target, value)
     }
 
-    /// Computes `reducer(value, old)`; a sum of a product is contracted to an FMA. `old` is
-    /// no NaN but in sums, as `reducing_op` returns its second operand for NaNs.
+    /// Computes `reducer(value, old)` for the value of a write; a sum of products is contracted. The
+    /// program says what a product is: functions end in multiplications on some machines.
+    fn accumulate(
+        &mut self,
+        write: &Write,
+        reducer: Reducer,
+        value: ValueId,
+        old: ValueId,
+    ) -> ValueId {
+        let dtype = self.tree.buffers[write.target.tensor.0 as usize].dtype;
+        let is_product = matches!(write.value.kind, TermKind::Binary(BinaryOp::Mul, ..));
+        match self.graph().op(value) {
+            Op::Binary(VectorBinary::MulF, a, b) if is_product && reducer == Reducer::Sum => {
+                self.graph().fma(a, b, old)
+            }
+            _ => self.combine(reducer, dtype, value, old),
+        }
+    }
+
+    /// Computes `reducer(value, old)`. `old` is no NaN but in sums, as `reducing_op` returns its second
+    /// operand for NaNs.
     fn combine(&mut self, reducer: Reducer, dtype: DType, value: ValueId, old: ValueId) -> ValueId {
         let graph = self.graph();
-        if let (Reducer::Sum, Op::Binary(VectorBinary::MulF, a, b)) = (reducer, graph.op(value)) {
-            return graph.fma(a, b, old);
-        }
         let sum = graph.binary(reducing_op(reducer, dtype), value, old);
         self.wrap(sum, dtype)
     }
@@ -128,7 +144,7 @@ impl<'t> Lowering<'t> {
             let turn = self.lane_reductions[at].n_vectors % N_ACCUMULATORS;
             let reg = self.lane_reductions[at].accumulators[turn];
             let old = self.reg(reg);
-            let value = self.combine(reducer, dtype, value, old);
+            let value = self.accumulate(write, reducer, value, old);
             self.lane_reductions[at].n_vectors += 1;
             return self.set(reg, value, mask);
         }

@@ -9,10 +9,11 @@
 use std::collections::BTreeSet;
 
 use super::affine::{Affine, Coef};
-use super::{PrefetchHint, Unsupported, ops};
+use super::{PrefetchHint, Unsupported};
 use tvmtune_ir::dag::{BinaryOp, CompareOp, DType, Literal, Reducer, ScalarId, TensorId, UnaryOp};
 use tvmtune_ir::half::{Bf16, F16};
 use tvmtune_ir::poly::{Facts, Interval, Poly, VarId};
+use tvmtune_math::lane;
 use tvmtune_schedule::nest::Nest;
 
 /// A guard by index into [`Tree::guards`]: it holds where the form is negative.
@@ -320,7 +321,7 @@ impl Term {
 
 pub(super) fn literal_bits(literal: Literal, dtype: DType) -> Result<u32, Unsupported> {
     Ok(match (literal, dtype) {
-        (Literal::Bool(value), _) => ops::truth(value),
+        (Literal::Bool(value), _) => lane::truth(value),
         (Literal::Float(value), DType::F16) => F16::from_f64(value).to_f32().to_bits(),
         (Literal::Float(value), DType::Bf16) => Bf16::from_f64(value).to_f32().to_bits(),
         (Literal::Float(value), _) => (value as f32).to_bits(),

@@ -76,8 +76,10 @@ pub fn float_binary(op: BinaryOp, a: f64, b: f64) -> f64 {
         BinaryOp::Mul => a * b,
         BinaryOp::Div => a / b,
         BinaryOp::Rem => a % b,
-        BinaryOp::Min => a.min(b),
-        BinaryOp::Max => a.max(b),
+        // Of a number and a NaN the number, of equal numbers the second.
+        BinaryOp::Min if a < b || b.is_nan() => a,
+        BinaryOp::Max if a > b || b.is_nan() => a,
+        BinaryOp::Min | BinaryOp::Max => b,
         BinaryOp::Pow => libm::pow(a, b),
         BinaryOp::And | BinaryOp::Or => unreachable!("`&&` and `||` apply to bool only"),
     }

@@ -1,7 +1,7 @@
 //! Bodies of computes resolved for given extents: positions instead of subscripts.
 
-use super::Env;
 use super::column::Column;
+use super::{Env, Semantics};
 use crate::dag::{BinaryOp, CompareOp, DType, Expr, Number, Subscript, UnaryOp};
 use crate::interp::Array;
 use crate::interp::array::Storage;
@@ -11,6 +11,7 @@ use crate::poly::{Atom, Facts, Poly, VarId};
 pub(super) struct Code<'a> {
     lane_axis: Option<usize>,
     arrays: &'a [Array],
+    semantics: Semantics,
     root: Node,
 }
 
@@ -50,7 +51,7 @@ impl<'a> Code<'a> {
             facts.bound_var(VarId(n as u32), Poly::constant(*extent));
         }
         let root = Resolver { env, facts }.node(body).0;
-        Self { lane_axis, arrays: env.arrays, root }
+        Self { lane_axis, arrays: env.arrays, semantics: env.semantics, root }
     }
 
     /// The values at `point`, with the lane axis at each of `lanes`; these are ascending.
@@ -65,9 +66,19 @@ impl<'a> Code<'a> {
             Node::Read { array, subscripts } => {
                 self.read(&self.arrays[*array], subscripts, point, lanes)
             }
-            Node::Unary(op, dtype, a) => self.eval(a, point, lanes).unary(*op, *dtype),
+            Node::Unary(op, dtype, a) => {
+                let a = self.eval(a, point, lanes);
+                match (self.semantics, dtype) {
+                    (Semantics::InOrder, DType::F32) => a.unary_of_kernels(*op),
+                    _ => a.unary(*op, *dtype),
+                }
+            }
             Node::Binary(op, dtype, a, b) => {
-                self.eval(a, point, lanes).binary(*op, self.eval(b, point, lanes), *dtype)
+                let (a, b) = (self.eval(a, point, lanes), self.eval(b, point, lanes));
+                match (self.semantics, op, dtype) {
+                    (Semantics::InOrder, BinaryOp::Pow, DType::F32) => a.pow_of_kernels(b),
+                    _ => a.binary(*op, b, *dtype),
+                }
             }
             Node::Compare(op, a, b) => {
                 Column::Bool(self.eval(a, point, lanes).compare(*op, self.eval(b, point, lanes)))

@@ -2,6 +2,7 @@
 
 use crate::dag::number::{self, holds, round, wrap};
 use crate::dag::{BinaryOp, CompareOp, DType, Number, Reducer, UnaryOp};
+use tvmtune_math::{fma, scalar};
 
 /// The values of one expression, one for each lane.
 #[derive(Clone, Debug)]
@@ -92,7 +93,7 @@ impl Column {
                     BinaryOp::Add => zip(a, &b, |x, y| x + y),
                     BinaryOp::Sub => zip(a, &b, |x, y| x - y),
                     BinaryOp::Mul => zip(a, &b, |x, y| x * y),
-                    BinaryOp::Max => zip(a, &b, f64::max),
+                    BinaryOp::Max => zip(a, &b, |x, y| if x > y || y.is_nan() { x } else { y }),
                     _ => zip(a, &b, |x, y| number::float_binary(op, x, y)),
                 };
                 Column::Float(rounded(values, dtype))
@@ -105,6 +106,46 @@ impl Column {
             }
             _ => unreachable!("{op:?} of values of two types"),
         }
+    }
+
+    /// `op` of `f32`, by the functions that kernels have.
+    pub(super) fn unary_of_kernels(self, op: UnaryOp) -> Self {
+        let function = match op {
+            UnaryOp::Exp => scalar::exp,
+            UnaryOp::Ln => scalar::ln,
+            UnaryOp::Tanh => scalar::tanh,
+            UnaryOp::Erf => scalar::erf,
+            UnaryOp::Sin => scalar::sin,
+            UnaryOp::Cos => scalar::cos,
+            _ => return self.unary(op, DType::F32),
+        };
+        let Column::Float(mut values) = self else { unreachable!("{op:?} of what is no float") };
+        values.iter_mut().for_each(|it| *it = function(*it as f32).into());
+        Column::Float(values)
+    }
+
+    /// Powers of `f32`, by the function that kernels have.
+    pub(super) fn pow_of_kernels(self, other: Column) -> Self {
+        let (Column::Float(a), Column::Float(b)) = (self, other) else {
+            unreachable!("powers of what is no float");
+        };
+        Column::Float(zip(a, &b, |x, y| scalar::pow(x as f32, y as f32).into()))
+    }
+
+    /// Adds products, which are not rounded before.
+    pub(super) fn add_products(self, a: Column, b: &Column) -> Self {
+        let (Column::Float(mut sum), Column::Float(a), Column::Float(b)) = (self, a, b) else {
+            unreachable!("products of what is no float");
+        };
+        for ((sum, x), y) in sum.iter_mut().zip(a).zip(b) {
+            *sum = fma(x as f32, *y as f32, *sum as f32).into();
+        }
+        Column::Float(sum)
+    }
+
+    /// The value of one lane.
+    pub(super) fn lane(&self, lane: usize) -> Self {
+        Self::splat(self.get(lane), 1)
     }
 
     pub(super) fn compare(self, op: CompareOp, other: Column) -> Vec<bool> {

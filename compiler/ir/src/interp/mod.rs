@@ -9,16 +9,20 @@
 //! extents (`code`), and evaluated for a few hundred values of the longest axis at a time
 //! (`column`). A `Select` splits these values, so that a branch sees only those that chose it.
 //!
+//! There are two of it, which differ in floats only ([`Semantics`]): [`run`] says what a program means,
+//! with as little rounding as it allows; [`run_in_order`] what its kernels compute, bit by bit, if they
+//! add the terms of each sum in the order of its ranges.
+//!
 //! # Invariants
 //!
-//! - Arithmetic rounds to the type of each operation; sums and products of floats accumulate in
-//!   `f64` and round once, so that no order of summation is favored.
-//! - The same inputs give the same bytes on every machine: transcendental functions are `libm`'s.
+//! - Arithmetic rounds to the type of each operation.
+//! - The same inputs give the same bytes on every machine.
 
 pub mod array;
 mod code;
 mod column;
 pub mod element;
+mod in_order;
 
 use self::code::Code;
 use self::column::Column;
@@ -30,6 +34,17 @@ pub use self::element::Elements;
 /// The number of values of the longest axis that are evaluated at a time.
 const LANES: i64 = 512;
 
+/// The arithmetic of floats.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Semantics {
+    /// Sums and products accumulate in `f64` and round once, so that no order of summation is favored.
+    /// Functions are computed in `f64`, by `libm`.
+    Wide,
+    /// Sums and products accumulate in their type, in the order of their ranges; a product that is
+    /// summed in `f32` is not rounded before. Functions of `f32` are those of `tvmtune_math`.
+    InOrder,
+}
+
 /// Evaluates the program on these parameters.
 ///
 /// `dims` holds an extent for each of [`Dag::dims`], `params` an array for each of
@@ -40,6 +55,26 @@ const LANES: i64 = 512;
 /// If their number, types or shapes are not those of the program, if a function of Rust defines it, or
 /// if a read is out of bounds, which `dag::verify` excludes.
 pub fn run(dag: &Dag, dims: &[i64], params: &[Array], scalars: &[Number]) -> Vec<Array> {
+    evaluate_all(dag, dims, params, scalars, Semantics::Wide)
+}
+
+/// Evaluates the program as kernels do that add the terms of each sum in the order of its ranges, bit by
+/// bit: the last range of a reduction varies fastest.
+///
+/// # Panics
+///
+/// As [`run`].
+pub fn run_in_order(dag: &Dag, dims: &[i64], params: &[Array], scalars: &[Number]) -> Vec<Array> {
+    evaluate_all(dag, dims, params, scalars, Semantics::InOrder)
+}
+
+fn evaluate_all(
+    dag: &Dag,
+    dims: &[i64],
+    params: &[Array],
+    scalars: &[Number],
+    semantics: Semantics,
+) -> Vec<Array> {
     assert!(dag.reference().is_none(), "a function of Rust defines this program");
     assert_eq!(dims.len(), dag.dims.len(), "an extent for each dynamic dimension");
     assert_eq!(params.len(), dag.params().count(), "an array for each parameter");
@@ -56,8 +91,11 @@ pub fn run(dag: &Dag, dims: &[i64], params: &[Array], scalars: &[Number]) -> Vec
     let mut arrays = params.to_vec();
     for compute in &dag.computes {
         let (arrays_so_far, scalars, scalar_types) = (&arrays, &scalars, &scalar_types);
-        let env = Env { dims, arrays: arrays_so_far, scalars, scalar_types };
-        let array = evaluate(dag, compute, &env);
+        let env = Env { dims, arrays: arrays_so_far, scalars, scalar_types, semantics };
+        let array = match (semantics, compute.reducer) {
+            (Semantics::InOrder, Some(reducer)) => in_order::reduce(dag, compute, reducer, &env),
+            _ => evaluate(dag, compute, &env),
+        };
         arrays.push(array);
     }
     dag.outputs.iter().map(|it| arrays[it.0 as usize].clone()).collect()
@@ -70,6 +108,7 @@ struct Env<'a> {
     arrays: &'a [Array],
     scalars: &'a [Number],
     scalar_types: &'a [DType],
+    semantics: Semantics,
 }
 
 fn evaluate(dag: &Dag, compute: &Compute, env: &Env) -> Array {

@@ -129,3 +129,32 @@ fn an_integer_sum_wraps_in_its_type() {
     let x = Array::from_fn(DType::I8, &[3], |_| Number::Int(100));
     assert_eq!(run(&dag, &[1], &[x], &[])[0].get(0), Number::Int(44));
 }
+
+/// Runs a program at some extents on its parameters.
+type Interpreter<'a> = &'a dyn Fn(&Dag, &[i64], &[Array]) -> Vec<Array>;
+
+#[test]
+fn terms_are_added_in_the_order_of_the_ranges_and_products_are_not_rounded_before() {
+    // Too small to change 1, but for all of them together; and a product with more digits than a float.
+    let small = f32::EPSILON / 4.0;
+    let x: Vec<f32> = std::iter::once(1.0).chain([small; 7]).collect();
+    let sum = |x: &[f32], w: &[f32], semantics: Interpreter<'_>| {
+        let k = x.len();
+        let params = [
+            Array::from_f32(&[1, k as u64], x.to_vec()),
+            Array::from_f32(&[1, k as u64], w.to_vec()),
+        ];
+        let results = semantics(&matmul(Poly::constant(1), 1, k as i64), &[1], &params);
+        let Number::Float(sum) = results[0].get(0) else { panic!("a float") };
+        sum as f32
+    };
+    let in_order = |dag: &Dag, dims: &[i64], params: &[Array]| run_in_order(dag, dims, params, &[]);
+    let wide = |dag: &Dag, dims: &[i64], params: &[Array]| run(dag, dims, params, &[]);
+    assert_eq!(sum(&x, &[1.0; 8], &in_order), 1.0);
+    assert!(sum(&x, &[1.0; 8], &wide) > 1.0);
+    let reversed: Vec<f32> = x.iter().rev().copied().collect();
+    assert!(sum(&reversed, &[1.0; 8], &in_order) > 1.0);
+    let a = 1.0 + 2_f32.powi(-12);
+    assert_eq!(sum(&[1.0, a], &[-1.0, a], &in_order), a.mul_add(a, -1.0));
+    assert_ne!(a.mul_add(a, -1.0), a * a - 1.0);
+}

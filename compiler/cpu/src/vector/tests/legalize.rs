@@ -83,16 +83,34 @@ fn small_numbers_divide_in_one_step() {
 }
 
 #[test]
-fn of_a_number_and_a_nan_the_number_is_smaller_and_larger() {
+fn of_a_number_and_a_nan_the_number_is_smaller_and_of_equal_numbers_the_second() {
     let words: Vec<u32> = floats().iter().map(|it| it.to_bits()).collect();
     let float = f32::from_bits;
-    // The order of zeros is unspecified.
-    let no_zeros = |(a, b): &(u32, u32)| (a | b) << 1 != 0;
-    let points: Vec<(u32, u32)> = pairs(&words).into_iter().filter(no_zeros).collect();
-    let right = |a, b| float(a).min(float(b)).to_bits();
-    check(&|graph, a, b| graph.min_max_num(VectorBinary::MinF, a, b), &points, &right);
-    let right = |a, b| float(a).max(float(b)).to_bits();
-    check(&|graph, a, b| graph.min_max_num(VectorBinary::MaxF, a, b), &points, &right);
+    let right = |op: VectorBinary| {
+        move |a: u32, b: u32| match (op, float(a), float(b)) {
+            (_, _, y) if y.is_nan() => a,
+            (VectorBinary::MinF, x, y) if x < y => a,
+            (VectorBinary::MaxF, x, y) if x > y => a,
+            _ => b,
+        }
+    };
+    for op in [VectorBinary::MinF, VectorBinary::MaxF] {
+        check(&|graph, a, b| graph.min_max_num(op, a, b), &pairs(&words), &right(op));
+        // Constants, on either side.
+        for constant in words.iter().copied() {
+            let points: Vec<(u32, u32)> = words.iter().map(|it| (*it, 0)).collect();
+            let first: Function<'_> = &|graph, x, _| {
+                let constant = graph.splat(constant);
+                graph.min_max_num(op, constant, x)
+            };
+            check(first, &points, &|x, _| right(op)(constant, x));
+            let second: Function<'_> = &|graph, x, _| {
+                let constant = graph.splat(constant);
+                graph.min_max_num(op, x, constant)
+            };
+            check(second, &points, &|x, _| right(op)(x, constant));
+        }
+    }
 }
 
 #[test]

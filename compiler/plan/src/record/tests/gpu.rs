@@ -134,12 +134,12 @@ fn the_machine_code_that_was_measured_is_recorded_and_not_replaced() {
     let bucket = &mut record.buckets[0];
     for other in [prepared(1), timed_with(prepared(1), 90.0, second)] {
         bucket.add(other);
-        assert_eq!(bucket.schedules, [best.clone()]);
+        assert_eq!(bucket.schedules, std::slice::from_ref(&best));
     }
     // Clearly faster: with its own code.
     let faster = timed_with(prepared(1), 50.0, second);
     bucket.add(faster.clone());
-    assert_eq!(bucket.schedules, [faster.clone()]);
+    assert_eq!(bucket.schedules, std::slice::from_ref(&faster));
     // Code that was not kept is taken over from who has it.
     bucket.schedules[0].images = prepared(1).images;
     bucket.add(faster.clone());

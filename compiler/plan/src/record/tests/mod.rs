@@ -233,7 +233,7 @@ fn the_best_of_each_platform_are_kept_for_review() {
 
 #[test]
 fn texts_of_the_former_layout_are_read_alike() {
-    let former = include_str!("../fixtures/generator-1.toml");
+    let former = include_str!("../../fixtures/generator-1.toml");
     let mut record = Record::from_toml(former).unwrap();
     assert_eq!(Record::from_toml(&record.to_toml()), Ok(record.clone()));
     record.keep_best(1);
