@@ -168,6 +168,7 @@ fn scaled(x: f32, y: f32) -> f32 {
         f32::NEG_INFINITY if is_quiet => return 0.0,
         f32::INFINITY => f32::INFINITY,
         f32::NEG_INFINITY => 0.0,
+        nan if nan.is_nan() => nan,
         // Exact in double precision, where no such power is out of range.
         y => {
             let exponent = y.floor().clamp(-1000.0, 1000.0) as i64;
@@ -196,4 +197,25 @@ pub fn compare(op: Compare, x: u32, y: u32) -> u32 {
         Compare::LtI => x.cast_signed() < y.cast_signed(),
         Compare::EqI => x == y,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn powers_of_two_scale_as_the_instruction_does() {
+        let scale = |x: f32, y: f32| float(binary(Binary::ScaleF, x.to_bits(), y.to_bits()));
+        assert_eq!((scale(3.0, 2.5), scale(3.0, -1.5), scale(-1.0, 0.0)), (12.0, 0.75, -1.0));
+        assert_eq!(
+            (scale(1.0, -149.0), scale(1.0, -151.0), scale(1.0, 128.0)),
+            (1e-45, 0.0, f32::INFINITY)
+        );
+        assert_eq!((scale(f32::MIN_POSITIVE, 1e9), scale(f32::MAX, -1e9)), (f32::INFINITY, 0.0));
+        assert!(scale(1.0, f32::NAN).is_nan() && scale(f32::NAN, 1.0).is_nan());
+        assert_eq!(
+            (scale(f32::NAN, f32::INFINITY), scale(f32::NAN, f32::NEG_INFINITY)),
+            (f32::INFINITY, 0.0)
+        );
+    }
 }
