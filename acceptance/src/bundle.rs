@@ -25,7 +25,8 @@ use crate::candidate::{Candidate, Goal, Manifest, NewCandidate, generate};
 use crate::case::{self, Case};
 use crate::problem::Problem;
 
-/// Points of a program's sketches that are checked beside the default schedule.
+/// Points of a program's sketches that are checked beside the default schedule, unless more are asked
+/// for.
 pub const SAMPLED: usize = 3;
 /// The seed of random points.
 const SEED: u64 = 11;
@@ -39,6 +40,8 @@ pub struct Recipe<'a> {
     pub target: GpuTarget,
     /// Selects cases whose name contains this.
     pub only: &'a str,
+    /// Random points of each program that are checked.
+    pub sampled: usize,
     /// Points that the model ranks for each program that is timed; 0 for none.
     pub ranked: usize,
     /// Carries PTX, for that architecture and later ones, and not machine code.
@@ -73,7 +76,8 @@ pub fn write(folder: &Path, recipe: &Recipe<'_>) -> Result<(usize, Vec<String>)>
     let (mut candidates, mut failures) = (Vec::new(), Vec::new());
     for made in on_all_cores(&jobs, |it| compile_job(it, recipe, &compiler)) {
         match made {
-            Ok(made) => {
+            Ok((made, refused)) => {
+                failures.extend(refused);
                 for (candidate, code) in made {
                     fs::write(folder.join(&candidate.image), code)?;
                     candidates.push(candidate);
@@ -101,7 +105,8 @@ pub fn write(folder: &Path, recipe: &Recipe<'_>) -> Result<(usize, Vec<String>)>
 /// begin before the tensor, and if one refuses them, the rest is to be seen in that light.
 const FIRST: &str = "conv_nhwc_strided_f16";
 
-/// Returns the jobs of a bundle: checks, then benchmarks.
+/// Returns the jobs of a bundle: checks, then benchmarks. Of these, the first extents of each case come
+/// before the second ones, so that a run that ends early has seen every class.
 fn jobs(only: &str) -> Vec<Job> {
     let mut cases: Vec<&Case> = case::all().filter(|it| it.name().contains(only)).collect();
     cases.sort_by_key(|it| it.name() != FIRST);
@@ -109,25 +114,31 @@ fn jobs(only: &str) -> Vec<Job> {
         case.checks.iter().map(move |it| Job { goal: Goal::Check, case, dims: it.dims })
     };
     let time = |case: &'static Case| {
-        case.times.iter().map(move |dims| Job { goal: Goal::Time, case, dims })
+        case.times.iter().map(move |dims| Job { goal: Goal::Time, case, dims }).enumerate()
     };
+    let mut times: Vec<(usize, Job)> = cases.iter().copied().flat_map(time).collect();
+    times.sort_by_key(|(n, _)| *n);
     let checks = cases.iter().copied().flat_map(check);
-    checks.chain(cases.iter().copied().flat_map(time)).collect()
+    checks.chain(times.into_iter().map(|(_, it)| it)).collect()
 }
 
-/// Returns the schedules of a program that are checked: the default one, and sampled ones that a
-/// target runs.
+/// Returns the schedules of a program that are checked: the default one, and as many random ones, less
+/// those that a target does not run.
 ///
 /// # Errors
 ///
 /// If it does not run the default one.
-pub fn checked(problem: &Problem, target: &GpuTarget) -> Result<Vec<Proposal>, String> {
+pub fn checked(
+    problem: &Problem,
+    target: &GpuTarget,
+    sampled: usize,
+) -> Result<Vec<Proposal>, String> {
     let default = default::schedule(&problem.dag, &(*target).into());
     let generated = generate(&default, target)?;
     let mut all = vec![(Source::Default, default, generated)];
     let space = Space::new(&problem.dag, &(*target).into());
     let mut random = Random::new(SEED);
-    for _ in 0..SAMPLED {
+    for _ in 0..sampled {
         let trace = space.instructions(&space.random(&mut random));
         let Ok(schedule) = Schedule::replay(&problem.dag, &trace) else { continue };
         let Ok(generated) = generate(&schedule, target) else { continue };
@@ -139,16 +150,16 @@ pub fn checked(problem: &Problem, target: &GpuTarget) -> Result<Vec<Proposal>, S
 /// A schedule with its proposer and its generated code.
 pub type Proposal = (Source, Schedule, Generated);
 
-/// Compiles the candidates of a job.
+/// Compiles the candidates of a job; also returns why some have no code.
 ///
 /// # Errors
 ///
-/// The reason why there is no code.
+/// The reason why there are no candidates.
 pub fn compile_job(
     job: &Job,
     recipe: &Recipe<'_>,
     compiler: &Compiler<'_>,
-) -> Result<Compiled, String> {
+) -> Result<(Compiled, Vec<String>), String> {
     let Job { goal, case, dims } = *job;
     let target = &recipe.target;
     let problem = Problem::new(case, dims)?;
@@ -173,17 +184,21 @@ pub fn compile_job(
         let image = if recipe.ptx { code.ptx.into_bytes() } else { code.cubin };
         Ok((candidate, image))
     };
-    let mut candidates = checked(&problem, target).map_err(failed)?;
-    if goal == Goal::Time {
-        candidates.truncate(1);
+    let sampled = if goal == Goal::Check { recipe.sampled } else { 0 };
+    let candidates = checked(&problem, target, sampled).map_err(failed)?;
+    let (mut made, mut refused) = (Compiled::new(), Vec::new());
+    for candidate in candidates.into_iter().map(finish) {
+        match candidate {
+            Ok(candidate) => made.push(candidate),
+            Err(why) => refused.push(why),
+        }
     }
-    let mut made = candidates.into_iter().map(finish).collect::<Result<Compiled, _>>()?;
     if goal == Goal::Time && recipe.ranked > 0 {
         made.extend(best_ranked(&problem, recipe).into_iter().flat_map(finish).min_by(faster));
     }
     let mut seen = BTreeSet::new();
     made.retain(|(candidate, _)| seen.insert(candidate.artifact.clone()));
-    Ok(made)
+    Ok((made, refused))
 }
 
 /// Orders candidates by prediction; those that spill come last.

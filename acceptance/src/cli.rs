@@ -9,6 +9,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use clap::{Args, Parser, Subcommand};
 use tvmtune_ir::target::gpu::GpuTarget;
+use tvmtune_tuner::parallel::n_cores;
 
 use crate::bundle::{self, Recipe};
 use crate::run::{self, RunOptions};
@@ -46,6 +47,9 @@ struct Bundle {
     /// Cases whose name contains this
     #[arg(long, value_name = "NAME", default_value = "")]
     only: String,
+    /// Random schedules of each program to check beside the default one
+    #[arg(long = "sampled", value_name = "N", default_value_t = bundle::SAMPLED)]
+    n_sampled: usize,
     /// Schedules of each program to rank by the analytic cost model; the best is timed beside the
     /// default one
     #[arg(long = "ranked", value_name = "N", default_value_t = 128)]
@@ -81,6 +85,12 @@ struct Run {
     /// Start no candidate after so many seconds
     #[arg(long, value_name = "N")]
     seconds: Option<u64>,
+    /// Give up a candidate after so many seconds: a kernel may never end
+    #[arg(long, value_name = "N", default_value_t = 60)]
+    limit: u64,
+    /// Check so many candidates at a time; each is timed alone
+    #[arg(long, value_name = "N", default_value_t = n_cores().min(8))]
+    jobs: usize,
 }
 
 #[derive(Debug, Args)]
@@ -113,8 +123,10 @@ pub(crate) fn dispatch(cli: Cli) -> Result<Exit> {
         Command::Run(it) => {
             let (folder, out) = it.folders.resolve()?;
             let budget = it.seconds.map(Duration::from_secs);
-            let Run { only, checks, again, .. } = it;
-            run::run(&folder, &out, &RunOptions { only: &only, checks, again, budget })
+            let limit = Duration::from_secs(it.limit);
+            let Run { only, checks, again, jobs, .. } = it;
+            let options = RunOptions { only: &only, checks, again, budget, limit, jobs };
+            run::run(&folder, &out, &options)
         }
         Command::Tune(it) => {
             let (folder, out) = it.folders.resolve()?;
@@ -137,8 +149,10 @@ pub(crate) fn dispatch(cli: Cli) -> Result<Exit> {
     }
 }
 
-fn bundle(Bundle { folder, target, only, n_ranked, ptx }: &Bundle) -> Result<Exit> {
-    let recipe = Recipe { target: *target, only, ranked: *n_ranked, ptx: *ptx };
+fn bundle(it: &Bundle) -> Result<Exit> {
+    let Bundle { folder, target, only, n_sampled, n_ranked, ptx } = it;
+    let (sampled, ranked) = (*n_sampled, *n_ranked);
+    let recipe = Recipe { target: *target, only, sampled, ranked, ptx: *ptx };
     let (n_candidates, failures) = bundle::write(folder, &recipe)?;
     println!("{n_candidates} candidates in `{}`", folder.display());
     failures.iter().for_each(|it| eprintln!("error: {it}"));

@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use tvmtune_cuda::Generated;
@@ -26,6 +27,8 @@ pub struct Evaluator {
     gpu: Gpu,
     /// The architecture of machine code in the bundle; empty if unknown.
     bundled: String,
+    /// The time limit of a candidate.
+    limit: Option<Duration>,
 }
 
 impl Evaluator {
@@ -38,7 +41,16 @@ impl Evaluator {
         let mut measurer = Measurer::on_gpu(worker);
         let bundled = Manifest::read(folder).map(|it| it.arch).unwrap_or_default();
         let gpu = measurer.gpu()?;
-        Ok(gpu.map(|gpu| Self { folder: folder.to_owned(), measurer, gpu, bundled }))
+        Ok(gpu.map(|gpu| {
+            let folder = folder.to_owned();
+            Self { folder, measurer, gpu, bundled, limit: None }
+        }))
+    }
+
+    /// Gives up each candidate after this.
+    #[must_use]
+    pub fn with_limit(self, limit: Duration) -> Self {
+        Self { limit: Some(limit), ..self }
     }
 
     /// Returns the GPU.
@@ -59,6 +71,7 @@ impl Evaluator {
     ///
     /// If no worker can be started, or none holds the arguments.
     pub fn evaluate(&mut self, candidate: &Candidate) -> Result<Evaluation> {
+        self.measurer.set_deadline(self.limit.map(|it| Instant::now() + it));
         let made = candidate.problem().and_then(|(case, problem)| {
             let generated = candidate.generate(&problem.dag)?;
             Ok((candidate.launches(case, &problem), problem, generated))

@@ -91,10 +91,13 @@ fn made_of(jobs: Vec<Job>) -> Option<(TempDir, Manifest)> {
     let compiler = Compiler::new(nvrtc()?, None);
     let folder = tempfile::tempdir().unwrap();
     fs::create_dir(folder.path().join("images")).unwrap();
-    let recipe = Recipe { target: target(), only: "", ranked: 0, ptx: true };
+    let recipe =
+        Recipe { target: target(), only: "", sampled: bundle::SAMPLED, ranked: 0, ptx: true };
     let mut candidates = Vec::new();
     for job in jobs {
-        for (candidate, image) in bundle::compile_job(&job, &recipe, &compiler).unwrap() {
+        let (made, refused) = bundle::compile_job(&job, &recipe, &compiler).unwrap();
+        assert_eq!(refused, Vec::<String>::new());
+        for (candidate, image) in made {
             fs::write(folder.path().join(&candidate.image), image).unwrap();
             candidates.push(candidate);
         }

@@ -24,8 +24,8 @@ fn check(class: Class) {
 #[track_caller]
 fn check_at(nvrtc: &Nvrtc, case: &Case, check: &Check) {
     let problem = Problem::new(case, check.dims).unwrap();
-    let candidates =
-        bundle::checked(&problem, &target()).unwrap_or_else(|why| panic!("{}: {why}", case.name()));
+    let candidates = bundle::checked(&problem, &target(), bundle::SAMPLED)
+        .unwrap_or_else(|why| panic!("{}: {why}", case.name()));
     for (_, _, generated) in candidates {
         let source = &generated.unit.source;
         let module = module(nvrtc, &generated);

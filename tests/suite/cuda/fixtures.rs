@@ -44,7 +44,8 @@ fn subjects() -> impl Iterator<Item = Subject> {
     CASES.iter().map(|name| {
         let check = case::named(name).unwrap().checks[0];
         let problem = Problem::new(case::named(name).unwrap(), check.dims).unwrap();
-        let (_, _, generated) = bundle::checked(&problem, &target()).unwrap().swap_remove(0);
+        let (_, _, generated) =
+            bundle::checked(&problem, &target(), bundle::SAMPLED).unwrap().swap_remove(0);
         let root = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
         let path = root.join(format!("fixtures/{name}.ptx"));
         Subject { problem, at: check.at, generated, path }
