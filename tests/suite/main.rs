@@ -21,6 +21,7 @@ mod elements;
 mod expansions;
 mod extremes;
 mod fake_driver;
+mod fixed_numerics;
 mod former;
 mod gpu_tuning;
 mod hostile;

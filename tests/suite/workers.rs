@@ -9,7 +9,8 @@ use std::time::Instant;
 
 use tvmtune_cpu::vector::{Count, EntryId, Phase, TableEntry, VectorCode};
 use tvmtune_ir::dag::{
-    Compute, ComputeAxis, ComputeId, DType, Dag, Dim, Expr, Subscript, Tensor, TensorId, TensorKind,
+    Compute, ComputeAxis, ComputeId, DType, Dag, Dim, Expr, Numerics, Subscript, Tensor, TensorId,
+    TensorKind,
 };
 use tvmtune_ir::poly::{DimId, Interval, Poly, VarId};
 use tvmtune_ir::target::Isa;
@@ -50,6 +51,8 @@ fn copy() -> Arc<Dag> {
         ],
         computes: vec![compute],
         outputs: vec![TensorId(1)],
+        numerics: Numerics::Free,
+        orders: Vec::new(),
         kernel_template: None,
     })
 }

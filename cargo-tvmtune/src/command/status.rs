@@ -9,6 +9,7 @@ use tvmtune_build::cuda;
 use tvmtune_build::op::Op;
 use tvmtune_build::plan::{NoCode, PlanTarget};
 use tvmtune_build::report::{OpReport, TuningStatus, rest, summary};
+use tvmtune_ir::dag::Numerics;
 use tvmtune_plan::database::{CacheUse, Choice, Lookup, StoreKind};
 use tvmtune_plan::device;
 use tvmtune_plan::record::{SearchLimits, Tier};
@@ -29,6 +30,8 @@ struct StatusRow {
     extents: String,
     /// The number of runs of the kernel, relative to others: its buckets share it.
     weight: f64,
+    /// The results that its schedules may give: `free` or `fixed`.
+    numerics: &'static str,
     isa: String,
     tier: &'static str,
     latency_us: Option<f64>,
@@ -107,6 +110,7 @@ fn row(
         workload: op.id.to_string(),
         extents: records::extents(op, variant.bucket),
         weight: op.weight,
+        numerics: op.dag.numerics.name(),
         isa: variant.platform.to_string(),
         tier: match variant.trace {
             Ok(None) => "no code",
@@ -154,8 +158,10 @@ fn table(rows: &[StatusRow]) -> Table {
     ]);
     for row in rows {
         let dash = || "-".to_owned();
+        let is_fixed = row.numerics == Numerics::Fixed.name();
+        let note = if is_fixed { ", fixed numerics" } else { "" };
         table.row([
-            weighted(&row.name, row.weight),
+            weighted(&row.name, row.weight) + note,
             row.extents.clone(),
             row.isa.clone(),
             row.tier.to_owned(),

@@ -51,7 +51,7 @@ pub fn generate(schedule: &Schedule, isa: Isa) -> Result<Generated, Unsupported>
     if schedule.dag.reference().is_some() {
         return Err(Unsupported::Reference);
     }
-    let nest = nest::lower(schedule);
+    let nest = nest::lower_for_lanes(schedule);
     let kernel = vector::lower(&nest, isa)?;
     let code = x86::assemble(&kernel);
     let artifact = identity::identify(&kernel, &code);

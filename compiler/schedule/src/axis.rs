@@ -128,6 +128,25 @@ pub enum Attach {
     At(StageId, AxisId),
 }
 
+/// The order in which a stage combines the terms of its reduction.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ReductionOrder {
+    /// Any: numerics are free, rounding does not depend on it, or there is no reduction.
+    #[default]
+    Any,
+    /// That of the compute's axes: reduce loops stay in their order, and run sequentially.
+    Sequence,
+    /// As [`Sequence`](ReductionOrder::Sequence), into partial results that the last spatial axis counts.
+    Lanes {
+        /// True if the last terms of some partial results are behind the end: their body is under a
+        /// condition.
+        has_tail: bool,
+    },
+    /// By halves: the second half of the partial results into the first, until one is left. The reduce
+    /// loop is what lowering makes of it.
+    Halves,
+}
+
 /// A compute with its loops.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Stage {
@@ -145,6 +164,8 @@ pub struct Stage {
     /// block into the partial result of those before; see
     /// [`Schedule::online_reduction`](super::Schedule::online_reduction).
     pub online: bool,
+    /// The order of its reduction, which no primitive changes.
+    pub reduction: ReductionOrder,
 }
 
 /// A tensor as a schedule sees it.
@@ -157,6 +178,18 @@ pub struct ScheduledTensor {
     pub layout: Option<Layout>,
     /// The tensor: that of the dag, or one that a primitive added.
     pub tensor: tvmtune_ir::dag::Tensor,
+}
+
+impl ReductionOrder {
+    /// Returns whether reduce loops may run like that.
+    pub fn allows(self, kind: LoopKind) -> bool {
+        match self {
+            ReductionOrder::Any => true,
+            ReductionOrder::Sequence | ReductionOrder::Lanes { .. } | ReductionOrder::Halves => {
+                kind.is_in_order()
+            }
+        }
+    }
 }
 
 impl Stage {

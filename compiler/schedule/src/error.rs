@@ -135,6 +135,9 @@ pub enum ErrorKind {
     /// The layout's dimensions or its order do not fit the tensor.
     #[error("the layout does not fit the tensor's shape")]
     BadLayout,
+    /// The program fixes the order of its reductions and the rounding of each operation.
+    #[error("it would change the bits of results, which the program fixes")]
+    FixedNumerics,
     /// The program has no hand-written kernels, or its loops were changed before.
     #[error("there is no kernel template, or loops were changed before")]
     NoTemplate,

@@ -1,9 +1,9 @@
 //! Legality checks that primitives share: preconditions, and the invariants they check after an edit.
 
 use super::error::{ErrorKind, ScheduleError, refuse_if};
-use super::{Attach, Axis, AxisId, AxisRole, LoopKind, Schedule, StageId};
+use super::{Attach, Axis, AxisId, AxisRole, LoopKind, ReductionOrder, Schedule, StageId};
 use tvmtune_ir::dag::limits::is_indexable;
-use tvmtune_ir::dag::{Compute, TensorId};
+use tvmtune_ir::dag::{Compute, Numerics, TensorId};
 use tvmtune_ir::poly::Poly;
 
 /// The thread blocks of a cluster that every device with clusters can run.
@@ -37,7 +37,10 @@ impl Schedule {
         axis: AxisId,
     ) -> Result<usize, ScheduleError> {
         let position = self.loop_position(stage, axis)?;
-        let Axis { kind, tightened, .. } = *self.stage(stage).axis(axis);
+        let Axis { kind, role, tightened, .. } = *self.stage(stage).axis(axis);
+        let is_by_halves = self.stage(stage).reduction == ReductionOrder::Halves;
+        let is_fixed = is_by_halves && role == AxisRole::Reduce;
+        refuse_if(is_fixed, ErrorKind::FixedNumerics.of_axis(stage, axis))?;
         refuse_if(kind != LoopKind::Serial, ErrorKind::NotSerial(kind).of_axis(stage, axis))?;
         refuse_if(tightened, ErrorKind::AlreadyScheduled.of_axis(stage, axis))?;
         refuse_if(self.has_attached_at(stage, axis), ErrorKind::HasAttached.of_axis(stage, axis))?;
@@ -96,6 +99,9 @@ impl Schedule {
             let refuse = |kind: ErrorKind| Err(kind.of_axis(id, *axis));
             let Some(declared) = stage.axes.get(axis.0 as usize) else { continue };
             match declared.kind {
+                kind if declared.role == AxisRole::Reduce && !stage.reduction.allows(kind) => {
+                    return refuse(ErrorKind::FixedNumerics);
+                }
                 kind if declared.tightened && !kind.is_in_order() => {
                     return refuse(ErrorKind::NotSerial(kind));
                 }
@@ -153,6 +159,31 @@ impl Schedule {
             only_tasks_above &= declared.kind.is_parallel();
         }
         Ok(())
+    }
+
+    /// Refuses unless the reduce loops of a stage whose order is fixed follow each other as they did.
+    pub(crate) fn check_reduction_order(
+        &self,
+        id: StageId,
+        before: &[AxisId],
+    ) -> Result<(), ScheduleError> {
+        let stage = self.stage(id);
+        let reduces = |it: &&AxisId| stage.axis(**it).role == AxisRole::Reduce;
+        let is_kept = match stage.reduction {
+            ReductionOrder::Any => true,
+            ReductionOrder::Sequence | ReductionOrder::Lanes { .. } => {
+                before.iter().filter(reduces).eq(stage.order.iter().filter(reduces))
+            }
+            // Lowering expects its loop inside all others.
+            ReductionOrder::Halves => stage.order.last().is_none_or(|it| reduces(&it)),
+        };
+        refuse_if(!is_kept, ErrorKind::FixedNumerics.of_stage(id))
+    }
+
+    /// Refuses a primitive that rounds otherwise than the program, where that fixes it.
+    pub(crate) fn check_numerics(&self, id: StageId) -> Result<(), ScheduleError> {
+        let is_fixed = self.dag.numerics == Numerics::Fixed;
+        refuse_if(is_fixed, ErrorKind::FixedNumerics.of_stage(id))
     }
 
     /// Refuses if the stage reads a tensor that is computed inside another stage: a new stage that

@@ -64,7 +64,8 @@ pub mod arbitrary; // random programs and schedules
 use tvmtune_ir::dag::{DType, Dag, ScalarId, Tensor, TensorId, TensorKind, Types};
 
 pub use axis::{
-    Attach, Axis, AxisId, AxisRole, LoopKind, Relation, ScheduledTensor, Stage, StageId,
+    Attach, Axis, AxisId, AxisRole, LoopKind, ReductionOrder, Relation, ScheduledTensor, Stage,
+    StageId,
 };
 pub use error::{ErrorKind, ScheduleError, Subject};
 pub use layout::Layout;
@@ -92,7 +93,8 @@ pub struct Schedule {
 }
 
 impl Schedule {
-    /// Makes the initial schedule: every stage at the root, every loop serial.
+    /// Makes the initial schedule: every stage at the root, every loop serial. Of a program with fixed
+    /// numerics, reductions by lanes are two stages.
     pub fn new(dag: &Dag) -> Self {
         let tensor = |it: &Tensor| ScheduledTensor {
             stage: match it.kind {
@@ -102,7 +104,7 @@ impl Schedule {
             layout: None,
             tensor: it.clone(),
         };
-        Self {
+        let mut schedule = Self {
             dag: dag.clone(),
             tensors: dag.tensors.iter().map(tensor).collect(),
             stages: dag.computes.iter().cloned().map(Stage::new).collect(),
@@ -110,7 +112,9 @@ impl Schedule {
             threads: Threads::default(),
             knobs: None,
             trace: Vec::new(),
-        }
+        };
+        schedule.fix_orders();
+        schedule
     }
 
     /// Replays a trace on a dag.

@@ -6,6 +6,7 @@
 //! of them by `cargo run -p tvmtune-tests --bin numerics`, a sample in the suite.
 
 pub mod error;
+pub mod fixed;
 mod functions;
 pub mod ops;
 mod sample;

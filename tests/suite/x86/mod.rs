@@ -2,7 +2,7 @@
 
 mod abi;
 mod generate;
-mod run;
+pub(super) mod run;
 mod schedules;
 mod tile;
 

@@ -12,7 +12,7 @@ use super::generate::{BUFFERS, Program};
 
 /// Returns whether this machine executes code for the instruction set; where it doesn't, the test is
 /// reported as skipping that set.
-pub(super) fn executes(isa: Isa) -> bool {
+pub(crate) fn executes(isa: Isa) -> bool {
     let executes = machine::executes(isa);
     if !executes {
         skip::report(&format!("this machine does not execute {}", isa.name()));

@@ -8,7 +8,7 @@ mod compiled;
 
 use std::sync::OnceLock;
 
-use tvmtune_ir::dag::{Dag, Number};
+use tvmtune_ir::dag::{Dag, Number, Numerics};
 use tvmtune_ir::interp::{self, Array};
 
 use compiled::Compiled;
@@ -37,7 +37,10 @@ impl Definition {
         scalars: &[Number],
     ) -> Result<Vec<Array>, String> {
         let Some(reference) = dag.reference() else {
-            return Ok(interp::run(dag, dims, params, scalars));
+            return Ok(match dag.numerics {
+                Numerics::Free => interp::run(dag, dims, params, scalars),
+                Numerics::Fixed => interp::run_in_order(dag, dims, params, scalars),
+            });
         };
         let compiled = self.compiled.get_or_init(|| Compiled::new(dag, reference));
         compiled.as_ref().map_err(String::clone)?.run(dag, dims, params, scalars)

@@ -45,6 +45,7 @@ fn nest(body: Vec<Stmt>) -> Nest {
         outputs: vec![OUT],
         n_vars: 8,
         threads: Threads::One,
+        numerics: tvmtune_ir::dag::Numerics::Free,
         hand_written: None,
         body,
     }

@@ -10,7 +10,7 @@ use super::tree::{
     Write, add_stride, literal_bits,
 };
 use super::{Unsupported, prefetch};
-use tvmtune_ir::dag::{DType, Expr, Reducer, Subscript, TensorId};
+use tvmtune_ir::dag::{DType, Expr, Numerics, Reducer, Subscript, TensorId};
 use tvmtune_ir::poly::{Atom, Facts, Interval, Poly, VarId, gcd};
 use tvmtune_ir::target::Isa;
 use tvmtune_schedule::LoopKind;
@@ -202,14 +202,24 @@ impl TreeBuilder<'_> {
         guards: Vec<GuardId>,
     ) -> Result<Node, Unsupported> {
         self.inside_vectorized = true;
-        let reduces = reduces_over(body, var);
+        let reduces = reduces_into(body, var, &|_| true);
         let most = if reduces { 2 * REDUCTION_INTERLEAVE } else { self.n_registers } * self.lanes;
         let short = bound.as_constant().filter(|n| *n <= most);
+        // One vector instruction combines these lanes, in an order that the program fixes.
+        let is_fixed = self.tree.nest.numerics == Numerics::Fixed;
+        let is_float = |it: TensorId| self.tree.nest.buffer(it).dtype.is_float();
+        let is_ordered = is_fixed && reduces_into(body, var, &is_float);
         let node = match short {
             Some(n) => {
                 let body = self.nodes(body, false)?;
-                self.vectorize_or_serialize(var, n, Node::guarded(guards, body))
+                let node = self.vectorize_or_serialize(var, n, Node::guarded(guards, body));
+                let is_serial = matches!(&node, Node::Loop(it) if it.kind == LoopMode::Serial);
+                if is_ordered && is_serial {
+                    return Err(Unsupported::Index);
+                }
+                node
             }
+            None if is_ordered => return Err(Unsupported::Index),
             None => {
                 let width = self.lanes * if reduces { REDUCTION_INTERLEAVE } else { INTERLEAVE };
                 self.strip_mine(var, bound, width, body, guards)?
@@ -457,11 +467,13 @@ impl TreeBuilder<'_> {
     }
 }
 
-fn reduces_over(body: &[Stmt], var: VarId) -> bool {
+fn reduces_into(body: &[Stmt], var: VarId, is_wanted: &dyn Fn(TensorId) -> bool) -> bool {
     body.iter().any(|stmt| match stmt {
-        Stmt::For { body, .. } | Stmt::If { body, .. } => reduces_over(body, var),
+        Stmt::For { body, .. } | Stmt::If { body, .. } => reduces_into(body, var, is_wanted),
         Stmt::Store { .. } => false,
-        Stmt::Update { index, .. } => !index.iter().any(|it| it.mentions(var)),
+        Stmt::Update { tensor, index, .. } => {
+            is_wanted(*tensor) && !index.iter().any(|it| it.mentions(var))
+        }
     })
 }
 

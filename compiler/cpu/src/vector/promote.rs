@@ -12,8 +12,8 @@
 //!
 //! In a vectorized or unrolled loop of the reduction the new tensor has an element for each lane and
 //! copy, so that dependence chains are independent. These begin with the reducer's identity, and are
-//! combined into the element after the loop. The order of a reduction is not part of a program's
-//! meaning, so this changes rounding only.
+//! combined into the element after the loop. That changes rounding: where the program fixes the order of
+//! its reductions, no loop of one is vectorized, and unrolled copies share an accumulator.
 
 use super::Unsupported;
 use super::affine::{Affine, Coef};
@@ -21,7 +21,7 @@ use super::allocate::Allocations;
 use super::tree::{
     Access, Buffer, GuardId, Loop, LoopMode, Node, Term, TermKind, Tree, Write, literal_bits,
 };
-use tvmtune_ir::dag::{DType, Reducer, TensorId};
+use tvmtune_ir::dag::{DType, Numerics, Reducer, TensorId};
 use tvmtune_ir::poly::{Poly, VarId};
 use tvmtune_ir::target::Isa;
 
@@ -138,7 +138,9 @@ impl PromotionPass<'_, '_> {
                     reduces_lanes = true;
                     dims.push((it.var, it.kind, Role::VectorLanes));
                 }
-                (LoopMode::Unrolled(_), true) => interleavable.push((dims.len(), it.var, it.kind)),
+                (LoopMode::Unrolled(_), true) if !self.is_ordered(target.tensor) => {
+                    interleavable.push((dims.len(), it.var, it.kind));
+                }
                 (_, true) => {}
                 (LoopMode::Vectorized(_) | LoopMode::Unrolled(_), false) => {
                     target.offset.coefficient(it.var)?;
@@ -165,6 +167,12 @@ impl PromotionPass<'_, '_> {
         let useful = reduces_lanes || interleaves || !in_registers;
         let fits = n_accumulators <= i64::from(self.isa.registers());
         (useful && fits).then_some(AccumulatorPlan { tensor: target.tensor, reducer, dims })
+    }
+
+    /// Returns whether the program fixes the order of reductions into a tensor.
+    fn is_ordered(&self, tensor: TensorId) -> bool {
+        let is_float = self.tree.buffers[tensor.0 as usize].dtype.is_float();
+        is_float && self.tree.nest.numerics == Numerics::Fixed
     }
 
     /// Returns whether guards depend on the accumulators' loops only linearly: quotients and

@@ -13,7 +13,7 @@ use super::{
     Address, Base, Count, LaneStride, Linear, Reg, Stmt, Storage, Unsupported, Value, VectorBinary,
     VectorCompare,
 };
-use tvmtune_ir::dag::{BinaryOp, DType, Reducer, TensorId};
+use tvmtune_ir::dag::{BinaryOp, DType, Numerics, Reducer, TensorId};
 
 /// Interleaved accumulators of a reduction over lanes.
 const N_ACCUMULATORS: usize = 4;
@@ -144,7 +144,12 @@ impl<'t> Lowering<'t> {
             let turn = self.lane_reductions[at].n_vectors % N_ACCUMULATORS;
             let reg = self.lane_reductions[at].accumulators[turn];
             let old = self.reg(reg);
-            let value = self.accumulate(write, reducer, value, old);
+            // By halves, of equal numbers a minimum is that of the second half.
+            let is_extreme = matches!(reducer, Reducer::Min | Reducer::Max);
+            let value = match is_extreme && self.tree.nest.numerics == Numerics::Fixed {
+                true => self.combine(reducer, dtype, old, value),
+                false => self.accumulate(write, reducer, value, old),
+            };
             self.lane_reductions[at].n_vectors += 1;
             return self.set(reg, value, mask);
         }

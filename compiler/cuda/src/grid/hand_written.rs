@@ -25,6 +25,7 @@ pub(super) fn grid(nest: &Nest, written: &HandWritten) -> Grid {
         outputs: nest.outputs.clone(),
         n_vars: nest.n_vars + AXES.len() as u32,
         threads: nest.threads,
+        numerics: nest.numerics,
         hand_written: Some(written.clone()),
         body: written.launches.iter().map(|it| kernel(it, VarId(nest.n_vars))).collect(),
     }

@@ -61,6 +61,7 @@ pub use stmt::{
 pub use stream_k::Decomposition;
 
 use lowering::Tables;
+use tvmtune_ir::dag::Numerics;
 use tvmtune_schedule::LoopKind;
 use tvmtune_schedule::nest::{self, Nest, Statement};
 
@@ -110,6 +111,9 @@ pub enum Unplaceable {
     /// More bytes of shared memory than can be addressed.
     #[error("{0} bytes of shared memory in a block")]
     Shared(u64),
+    /// Results whose bits are fixed.
+    #[error("`numerics = \"fixed\"` has no code for GPUs yet")]
+    FixedNumerics,
     /// Too many 4-byte registers in arrays of one thread.
     #[error("{0} registers in arrays of one thread")]
     Registers(u64),
@@ -123,6 +127,9 @@ pub enum Unplaceable {
 pub fn place(nest: &Nest) -> Result<Grid, Unplaceable> {
     if let Some(written) = &nest.hand_written {
         return Ok(hand_written::grid(nest, written));
+    }
+    if nest.numerics == Numerics::Fixed {
+        return Err(Unplaceable::FixedNumerics);
     }
     let nest = &*nest::fold_constant_dims(nest);
     let facts = nest.facts();
@@ -154,6 +161,7 @@ pub fn place(nest: &Nest) -> Result<Grid, Unplaceable> {
         outputs: nest.outputs.clone(),
         n_vars: tables.n_vars,
         threads: nest.threads,
+        numerics: nest.numerics,
         hand_written: None,
         body: kernels,
     })

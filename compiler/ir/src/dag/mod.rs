@@ -34,6 +34,7 @@ pub mod bounds;
 mod fold;
 pub(crate) mod simplify;
 pub mod access;
+pub mod order;
 pub mod anchor;
 pub mod prefix;
 pub mod in_place;
@@ -48,6 +49,7 @@ pub use dtype::DType;
 pub use expr::{BinaryOp, CompareOp, Expr, Literal, ScalarId, Subscript, Types, UnaryOp};
 pub use kernel_template::{KernelTemplate, RustFunction};
 pub use number::Number;
+pub use order::{Numerics, Order};
 pub use parse::ParseDagError;
 pub use verify::{Finding, verify};
 
@@ -74,6 +76,11 @@ pub struct Dag {
     pub computes: Vec<Compute>,
     /// The results of the program, in order: those of [`TensorKind::InOut`] parameters come first.
     pub outputs: Vec<TensorId>,
+    /// The results that schedules may give.
+    pub numerics: Numerics,
+    /// The order of each compute's reduction, where numerics are fixed; else empty. They follow from the
+    /// whole program, and stay when ranges are narrowed.
+    pub orders: Vec<Order>,
     /// Hand-written kernels that compute it on GPUs, if its author brought some.
     pub kernel_template: Option<KernelTemplate>,
 }

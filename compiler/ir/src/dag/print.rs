@@ -8,7 +8,7 @@
 use std::fmt::{self, Write};
 
 use super::kernel_template::ClassOf;
-use super::{Compute, DType, Dag, Expr, Literal, Reducer, Subscript, TensorKind};
+use super::{Compute, DType, Dag, Expr, Literal, Numerics, Reducer, Subscript, TensorKind};
 use crate::poly::{Atom, Poly};
 
 /// Integers from here on count as extents in the text of a class, which omits extents.
@@ -40,6 +40,9 @@ impl fmt::Display for Printer<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let dag = self.dag;
         writeln!(f, "tvmtune {} v1", if self.is_class() { "class" } else { "dag" })?;
+        if dag.numerics == Numerics::Fixed {
+            writeln!(f, "numerics fixed")?;
+        }
         if !self.is_class() {
             for (n, dim) in dag.dims.iter().enumerate() {
                 writeln!(f, "dim d{n} in {}..={}", dim.range.lo, dim.range.hi)?;

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::bounds::PathFacts;
 use super::fold::fold;
-use super::{Compute, ComputeId, Dag, Expr, Subscript, TensorId, TensorKind};
+use super::{BinaryOp, Compute, ComputeId, DType, Dag, Expr, Subscript, TensorId, TensorKind};
 use crate::poly::{Facts, Interval, Poly, VarId};
 
 /// Simplifies a dag; names of tensors end up unique.
@@ -36,7 +36,23 @@ impl Dag {
             dim.range = *range;
         }
         fold_bodies(&mut dag);
+        for (before, after) in self.computes.iter().zip(&mut dag.computes) {
+            if self.order(before).is_some() {
+                keep_contraction(before, after);
+            }
+        }
         dag
+    }
+}
+
+/// Keeps a product that is summed as it stands, and the rounding of one that is not, where a narrower range
+/// made one of the other: the bits of results are those of the whole range.
+fn keep_contraction(before: &Compute, after: &mut Compute) {
+    let is_product = |it: &Compute| matches!(it.body, Expr::Binary(BinaryOp::Mul, ..));
+    match (is_product(before), is_product(after)) {
+        (true, false) => after.body = before.body.clone(),
+        (false, true) => after.body = Expr::Cast(DType::F32, Box::new(after.body.clone())),
+        _ => {}
     }
 }
 

@@ -34,6 +34,7 @@ mod lower_end;
 #[cfg(any(test, feature = "arbitrary"))]
 pub mod mutants;
 mod nesting;
+mod numerics;
 mod options;
 mod read;
 mod reduce;
@@ -50,8 +51,8 @@ use proc_macro2::{Ident, TokenStream};
 
 use crate::dag::limits::MAX_TEXT_BYTES;
 use crate::dag::{
-    Compute, DType, Dag, Dim, KernelTemplate, Scalar, ScalarId, Tensor, TensorId, print, simplify,
-    verify,
+    Compute, DType, Dag, Dim, KernelTemplate, Numerics, Scalar, ScalarId, Tensor, TensorId, print,
+    simplify, verify,
 };
 use crate::poly::{Interval, Poly};
 
@@ -164,8 +165,12 @@ impl Program {
         self.options.weight.unwrap_or(1.0)
     }
 
-    /// The tolerance of results; by element type where the attribute states none.
+    /// The tolerance of results; by element type where the attribute states none. None where numerics are
+    /// fixed.
     pub fn tolerance(&self) -> Tolerance {
+        if self.options.numerics() == Numerics::Fixed {
+            return Tolerance { rel: 0.0, abs: 0.0 };
+        }
         let coarsest =
             self.outputs.iter().map(|it| default_tolerance(it.dtype)).fold(0.0, f64::max);
         Tolerance {
@@ -231,11 +236,16 @@ pub fn build(program: &Program) -> Result<Dag, syn::Error> {
         tensors: program.tensors.clone(),
         computes: program.computes.clone(),
         outputs: program.outputs.iter().map(|it| it.tensor).collect(),
+        numerics: Numerics::Free,
+        orders: Vec::new(),
         kernel_template: program.kernel_template.clone(),
     };
     // Computes that only say types and extents may be alike.
     if dag.reference().is_none() {
         simplify::simplify(&mut dag);
+    }
+    if program.options.numerics() == Numerics::Fixed {
+        dag.fix_numerics();
     }
     let n_bytes = print::canonical(&dag).len();
     if n_bytes > MAX_TEXT_BYTES {
@@ -247,7 +257,7 @@ pub fn build(program: &Program) -> Result<Dag, syn::Error> {
     }
     let findings: Vec<String> = verify(&dag).iter().map(ToString::to_string).collect();
     if findings.is_empty() {
-        return Ok(dag);
+        return numerics::check(program, dag);
     }
     let message = format!(
         "tvmtune read this program wrongly; please report it, with the program: {}",

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use proc_macro2::{Ident, TokenStream};
+use proc_macro2::{Ident, Span, TokenStream};
 use syn::ext::IdentExt;
 use syn::parse::{ParseStream, Parser};
 use syn::{Expr, Lit, Token};
@@ -10,14 +10,15 @@ use syn::{Expr, Lit, Token};
 use super::errors::{Errors, quoted};
 use super::extents::{self, constant};
 use super::lower_end::LowerEnd;
+use super::numerics;
 use super::residence::{Residence, operands};
 use super::template::{self, TemplateDeclaration};
-use crate::dag::DType;
+use crate::dag::{DType, Numerics};
 use crate::poly::Interval;
 use crate::similar;
 
 /// The names of options.
-const NAMES: [&str; 15] = [
+const NAMES: [&str; 16] = [
     "dims",
     "buckets",
     "types",
@@ -26,6 +27,7 @@ const NAMES: [&str; 15] = [
     "cold",
     "warm",
     "weight",
+    "numerics",
     "crate",
     template::NAMES[0],
     template::NAMES[1],
@@ -37,7 +39,7 @@ const NAMES: [&str; 15] = [
 
 const EXPECTED: &str = "`dims(..)`, `buckets(..)`, `types(..)`, `accum = ..`, \
                         `tol(rel = .., abs = ..)`, `cold(..)`, `warm(..)`, `weight = ..`, \
-                        `crate = ..`, `template = ..`, `params(..)`, `knobs(..)`, \
+                        `numerics = ..`, `crate = ..`, `template = ..`, `params(..)`, `knobs(..)`, \
                         `constraints(..)`, `kernels(..)` or `reference(..)`";
 
 /// The tolerance of results: `abs + rel * |reference|`.
@@ -68,6 +70,8 @@ pub struct Options {
     pub(super) residence: Vec<(Ident, Residence)>,
     /// The number of its runs, relative to other ops, if stated.
     pub weight: Option<f64>,
+    /// The results that schedules may give, with the place where that is stated, if it is.
+    pub(super) numerics: Option<(Span, Numerics)>,
     /// The path of the run-time crate, where it goes by another name.
     pub krate: Option<syn::Path>,
     /// Hand-written kernels, as far as they are stated.
@@ -173,6 +177,10 @@ fn option(
         "weight" => {
             expect_equals(input, "`weight = 12`")?;
             options.weight = weight(&input.parse()?, errors);
+        }
+        "numerics" => {
+            expect_equals(input, "`numerics = \"fixed\"`")?;
+            options.numerics = numerics::mode(input, errors)?;
         }
         "crate" => {
             expect_equals(input, "`crate = ::path`")?;
@@ -318,6 +326,11 @@ impl Options {
     pub(super) fn range(&self, name: &Ident) -> Interval {
         let dim = self.dims.iter().find(|it| it.ident == *name);
         dim.map_or(Interval::point(1), |it| it.range)
+    }
+
+    /// The results that schedules may give.
+    pub(super) fn numerics(&self) -> Numerics {
+        self.numerics.map_or(Numerics::Free, |it| it.1)
     }
 
     /// Reports a dimension that no option declares.

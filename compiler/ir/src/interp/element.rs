@@ -3,12 +3,18 @@
 //! Evaluating all of a [`Dag`] may take minutes; a few thousand elements of its results take a
 //! second: only the elements they depend on are evaluated, each once.
 //!
-//! In: the same as [`super::run`]. Out: the same values, for the elements requested.
+//! In: the same as [`super::run`]. Out: the same values, for the elements requested; of a program with fixed
+//! numerics, those of [`super::run_in_order`].
 
 use std::collections::BTreeMap;
 
 use super::Array;
-use crate::dag::{Compute, Dag, Expr, Number, Reducer, Subscript, TensorId, number};
+use super::column::Column;
+use crate::dag::order::LANES;
+use crate::dag::{
+    BinaryOp, Compute, DType, Dag, Expr, Number, Numerics, Order, Reducer, Subscript, TensorId,
+    UnaryOp, number,
+};
 use crate::poly::{Poly, VarId};
 
 /// Elements of the tensors of a program, evaluated on demand.
@@ -58,7 +64,10 @@ impl<'a> Elements<'a> {
         point.resize(extents.len(), 0);
         let value = match compute.reducer {
             None => self.eval(&compute.body, &point),
-            Some(reducer) => self.reduce(reducer, compute, &extents, point),
+            Some(reducer) => match self.dag.order(compute) {
+                Some(order) => self.reduce_in_order((reducer, order), compute, &extents, point),
+                None => self.reduce(reducer, compute, &extents, point),
+            },
         };
         self.known.insert((tensor, flat), value);
         value
@@ -99,6 +108,71 @@ impl<'a> Elements<'a> {
         if wide { Number::Float(number::round(exact, dtype)) } else { result }
     }
 
+    /// The reduction of the body over all reduce axes, in the order that the program fixes.
+    fn reduce_in_order(
+        &mut self,
+        (reducer, order): (Reducer, Order),
+        compute: &Compute,
+        extents: &[i64],
+        mut point: Vec<i64>,
+    ) -> Number {
+        let first = compute.n_spatial;
+        let dtype = self.dag.tensor(compute.tensor).dtype;
+        let (n_partial, run) = match order {
+            Order::Sequence => (1, 1),
+            Order::Lanes { first } => (LANES as usize, extents[first..].iter().product::<i64>()),
+        };
+        let identity = Number::literal(reducer.identity(dtype), dtype);
+        let mut partial = vec![identity; n_partial];
+        if extents[first..].iter().all(|it| *it > 0) {
+            for n in 0.. {
+                let value = self.term(reducer, compute, &point);
+                let so_far = &mut partial[(n % run) as usize % n_partial];
+                *so_far = value.combined_with(*so_far, reducer, dtype);
+                if !advance(&mut point[first..], &extents[first..]) {
+                    break;
+                }
+            }
+        }
+        while partial.len() > 1 {
+            let upper = partial.split_off(partial.len() / 2);
+            for (lower, upper) in partial.iter_mut().zip(upper) {
+                *lower = lower.binary(reducer.op(), upper, dtype);
+            }
+        }
+        partial[0]
+    }
+
+    /// The term of a reduction at a point.
+    fn term(&mut self, reducer: Reducer, compute: &Compute, point: &[i64]) -> Term {
+        let dtype = self.dag.tensor(compute.tensor).dtype;
+        match (&compute.body, reducer) {
+            (Expr::Binary(BinaryOp::Mul, a, b), Reducer::Sum) if dtype == DType::F32 => {
+                Term::Product(self.eval(a, point), self.expr(b, point))
+            }
+            (body, _) => Term::Any(self.eval(body, point)),
+        }
+    }
+
+    /// Returns whether functions of a type are those of kernels.
+    fn is_of_kernels(&self, dtype: DType) -> bool {
+        self.dag.numerics == Numerics::Fixed && dtype == DType::F32
+    }
+
+    fn unary(&self, op: UnaryOp, value: Number, dtype: DType) -> Number {
+        match self.is_of_kernels(dtype) {
+            true => Column::splat(value, 1).unary_of_kernels(op).get(0),
+            false => value.unary(op, dtype),
+        }
+    }
+
+    fn binary(&self, op: BinaryOp, [a, b]: [Number; 2], dtype: DType) -> Number {
+        match self.is_of_kernels(dtype) && op == BinaryOp::Pow {
+            true => Column::splat(a, 1).pow_of_kernels(Column::splat(b, 1)).get(0),
+            false => a.binary(op, b, dtype),
+        }
+    }
+
     fn eval(&mut self, body: &Expr, point: &[i64]) -> Number {
         self.n_evaluated += 1;
         self.expr(body, point)
@@ -113,10 +187,13 @@ impl<'a> Elements<'a> {
                 let flat = self.position(*tensor, index, point);
                 self.get(*tensor, flat)
             }
-            Expr::Unary(op, a) => self.expr(a, point).unary(*op, a.dtype(self.dag)),
+            Expr::Unary(op, a) => {
+                let value = self.expr(a, point);
+                self.unary(*op, value, a.dtype(self.dag))
+            }
             Expr::Binary(op, a, b) => {
-                let (left, right) = (self.expr(a, point), self.expr(b, point));
-                left.binary(*op, right, a.dtype(self.dag))
+                let operands = [self.expr(a, point), self.expr(b, point)];
+                self.binary(*op, operands, a.dtype(self.dag))
             }
             Expr::Compare(op, a, b) => {
                 let (left, right) = (self.expr(a, point), self.expr(b, point));
@@ -148,6 +225,26 @@ impl<'a> Elements<'a> {
     fn poly(&self, poly: &Poly, point: &[i64]) -> i64 {
         let var = |it: VarId| point[it.0 as usize];
         poly.eval(&|it| self.dims[it.0 as usize], &var)
+    }
+}
+
+/// The term of a reduction whose order is fixed.
+#[derive(Clone, Copy)]
+enum Term {
+    /// It is summed as it is, without rounding before.
+    Product(Number, Number),
+    Any(Number),
+}
+
+impl Term {
+    fn combined_with(self, so_far: Number, reducer: Reducer, dtype: DType) -> Number {
+        match self {
+            Term::Product(a, b) => {
+                let [sum, a, b] = [so_far, a, b].map(|it| Column::splat(it, 1));
+                sum.add_products(a, &b).get(0)
+            }
+            Term::Any(value) => value.binary(reducer.op(), so_far, dtype),
+        }
     }
 }
 

@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::dag::{
-    BinaryOp, CompareOp, ComputeAxis, ComputeId, Dim, Expr, Reducer, Subscript, Tensor, TensorId,
-    TensorKind,
+    BinaryOp, CompareOp, ComputeAxis, ComputeId, Dim, Expr, Numerics, Reducer, Subscript, Tensor,
+    TensorId, TensorKind,
 };
 use crate::poly::{DimId, Interval, Poly, VarId};
 
@@ -45,6 +45,8 @@ fn one_compute(
         tensors,
         computes: vec![Compute { tensor: output, axes, n_spatial, reducer, body }],
         outputs: vec![output],
+        numerics: Numerics::Free,
+        orders: Vec::new(),
         kernel_template: None,
     }
 }

@@ -1,8 +1,8 @@
 //! Random programs of common kinds, with random extents.
 
 use tvmtune_ir::dag::{
-    BinaryOp, CompareOp, Compute, ComputeAxis, ComputeId, DType, Dag, Dim, Expr, Literal, Reducer,
-    Scalar, ScalarId, Subscript, Tensor, TensorId, TensorKind,
+    BinaryOp, CompareOp, Compute, ComputeAxis, ComputeId, DType, Dag, Dim, Expr, Literal, Numerics,
+    Reducer, Scalar, ScalarId, Subscript, Tensor, TensorId, TensorKind,
 };
 use tvmtune_ir::poly::{DimId, Interval, Poly, VarId};
 
@@ -121,6 +121,8 @@ impl<'a> Builder<'a> {
             tensors: Vec::new(),
             computes: Vec::new(),
             outputs: Vec::new(),
+            numerics: Numerics::Free,
+            orders: Vec::new(),
             kernel_template: None,
         };
         Self { dag, dims: Vec::new(), numbers: numbers.iter().cycle() }

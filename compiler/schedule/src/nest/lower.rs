@@ -5,7 +5,8 @@
 //! inside the outermost reduce loop, and the update.
 //!
 //! `online` extends [`Lowering`] by online reductions; the two files are mutually recursive, since such
-//! a reduction is lowered in the loops of another stage.
+//! a reduction is lowered in the loops of another stage. `halves` extends it by reductions of partial
+//! results whose order is fixed.
 
 use std::collections::BTreeSet;
 
@@ -15,7 +16,7 @@ use super::online::OnlineLoop;
 use super::{Buffer, Guard, HandWritten, Nest, Scope, Stmt};
 use crate::print::names::{self, is_rust_keyword};
 use crate::relation::Extents;
-use crate::{Attach, AxisId, AxisRole, LoopKind, Schedule, Stage, StageId};
+use crate::{Attach, AxisId, AxisRole, LoopKind, ReductionOrder, Schedule, Stage, StageId};
 use tvmtune_ir::dag::{Expr, TensorId, TensorKind};
 use tvmtune_ir::poly::{Facts, Poly, VarId};
 use tvmtune_ir::span::Span;
@@ -25,6 +26,16 @@ const MAX_UNROLLED: i64 = 512;
 
 /// Lowers a schedule to a loop nest.
 pub fn lower(schedule: &Schedule) -> Nest {
+    lower_for(schedule, false)
+}
+
+/// Lowers a schedule to a loop nest for vector code that reduces the lanes of a vectorized loop by halves:
+/// reductions in that order stay such loops. Anything else that runs it adds their terms otherwise.
+pub fn lower_for_lanes(schedule: &Schedule) -> Nest {
+    lower_for(schedule, true)
+}
+
+fn lower_for(schedule: &Schedule, reduces_lanes_by_halves: bool) -> Nest {
     let n_tensors = schedule.tensors.len();
     let mut lowering = Lowering {
         schedule,
@@ -34,6 +45,7 @@ pub fn lower(schedule: &Schedule) -> Nest {
         shapes: schedule.tensors.iter().map(|it| it.tensor.shape.clone()).collect(),
         enclosing: Vec::new(),
         keep_full_tiles: schedule.has_threads(),
+        reduces_lanes_by_halves,
         online_loops: Vec::new(),
         added: Vec::new(),
         threads: Vec::new(),
@@ -53,6 +65,7 @@ pub fn lower(schedule: &Schedule) -> Nest {
         outputs: schedule.dag.outputs.clone(),
         n_vars: lowering.n_vars,
         threads: schedule.threads,
+        numerics: schedule.dag.numerics,
         hand_written: hand_written(schedule),
         body,
     }
@@ -70,7 +83,7 @@ pub(super) struct Lowering<'a> {
     pub(super) schedule: &'a Schedule,
     /// Ranges of dimensions and of the variables handed out so far.
     pub(super) facts: Facts,
-    n_vars: u32,
+    pub(super) n_vars: u32,
     pub(super) addressing: Addressing<'a>,
     /// By tensor: the extents of the region that its buffer holds.
     shapes: Vec<Vec<Poly>>,
@@ -78,6 +91,8 @@ pub(super) struct Lowering<'a> {
     pub(super) enclosing: Vec<Regions>,
     /// True if regions keep their size where they exceed a tensor.
     keep_full_tiles: bool,
+    /// True if a vectorized loop reduces its lanes by halves.
+    pub(super) reduces_lanes_by_halves: bool,
     /// The open loops along which other stages are reduced online.
     pub(super) online_loops: Vec<OnlineLoop>,
     /// Buffers that belong to no tensor, by the ids after those of tensors.
@@ -131,6 +146,10 @@ impl<'a> Lowering<'a> {
         let stage = instance.stage;
         let mut stmts = Vec::new();
         let reduces = |it: &AxisId| stage.axis(*it).role == AxisRole::Reduce;
+        let is_by_halves = stage.reduction == ReductionOrder::Halves;
+        if is_by_halves && stage.order.iter().position(reduces) == Some(depth) {
+            return self.by_halves(instance);
+        }
         if stage.order.iter().position(reduces) == Some(depth) && !stage.online {
             stmts.extend(self.initialize(instance, depth));
         }
@@ -250,7 +269,7 @@ impl<'a> Lowering<'a> {
     }
 
     /// Lowers the innermost statement of a stage, all of whose loops are open.
-    fn statement(&self, instance: &Instance<'a>) -> Stmt {
+    pub(super) fn statement(&self, instance: &Instance<'a>) -> Stmt {
         let compute = &instance.stage.compute;
         let tensor = compute.tensor;
         let values = self.values(instance);
@@ -258,7 +277,16 @@ impl<'a> Lowering<'a> {
         guards.extend(self.guards(instance, &values, AxisRole::Reduce));
         let index = self.written_index(instance, &values);
         let value = self.addressing.lower_expr(&compute.body, &values, &self.facts);
-        let value = self.with_finite_maxima(value);
+        let mut value = self.with_finite_maxima(value);
+        if let ReductionOrder::Lanes { has_tail: true } = instance.stage.reduction {
+            // A term behind the end is none: with a guard, a product is summed as it stands.
+            if let Expr::Select { condition, then, .. } = &value
+                && let Some(tail) = Guard::all_of(condition)
+            {
+                guards.extend(tail);
+                value = (**then).clone();
+            }
+        }
         let stmt = match compute.reducer {
             None => Stmt::Store { tensor, index, value },
             Some(reducer) => Stmt::Update { tensor, index, reducer, value },
@@ -267,7 +295,7 @@ impl<'a> Lowering<'a> {
     }
 
     /// The values of all axes, those of the compute first, as positions in the whole tensor.
-    fn values(&self, instance: &Instance<'a>) -> Vec<Poly> {
+    pub(super) fn values(&self, instance: &Instance<'a>) -> Vec<Poly> {
         let mut values =
             instance.extents.values(instance.stage, instance.loops.clone(), &self.facts);
         for (value, first) in values.iter_mut().zip(&instance.origins) {
@@ -284,7 +312,12 @@ impl<'a> Lowering<'a> {
 
     /// The guards that keep axes of one role below their extents: tiles in their region, and the
     /// region in the tensor.
-    fn guards(&self, instance: &Instance<'a>, values: &[Poly], role: AxisRole) -> Vec<Guard> {
+    pub(super) fn guards(
+        &self,
+        instance: &Instance<'a>,
+        values: &[Poly],
+        role: AxisRole,
+    ) -> Vec<Guard> {
         let mut guards = Vec::new();
         for axis in instance.extents.tails(instance.stage) {
             if instance.stage.axis(axis).role == role {
@@ -418,6 +451,6 @@ impl Opened {
     }
 }
 
-fn guarded(guards: Vec<Guard>, stmt: Stmt) -> Stmt {
+pub(super) fn guarded(guards: Vec<Guard>, stmt: Stmt) -> Stmt {
     if guards.is_empty() { stmt } else { Stmt::If { guards, body: vec![stmt] } }
 }

@@ -17,6 +17,7 @@
 
 pub mod bounds;
 mod constant_dims;
+mod halves;
 pub mod index;
 mod lower;
 mod online;
@@ -30,13 +31,13 @@ pub(crate) mod tests;
 use crate::{Layout, LoopKind, Threads};
 use tvmtune_ir::dag::kernel_template::SetLaunch;
 use tvmtune_ir::dag::{
-    BinaryOp, CompareOp, DType, Dim, Expr, KernelTemplate, Reducer, Scalar, ScalarId, TensorId,
-    Types, dims,
+    BinaryOp, CompareOp, DType, Dim, Expr, KernelTemplate, Numerics, Reducer, Scalar, ScalarId,
+    TensorId, Types, dims,
 };
 use tvmtune_ir::poly::{Facts, Poly, VarId};
 
 pub use constant_dims::fold_constant_dims;
-pub use lower::lower;
+pub use lower::{lower, lower_for_lanes};
 pub use verify::verify;
 pub use walk::{Access, Statement, accesses, any, read, written};
 
@@ -61,6 +62,8 @@ pub struct Nest<S = Scope, T = Stmt> {
     pub n_vars: u32,
     /// The threads that may run it.
     pub threads: Threads,
+    /// The results that it may give.
+    pub numerics: Numerics,
     /// Kernels that somebody wrote: where there are some, GPUs run these, and the statements are the
     /// definition of what they compute.
     pub hand_written: Option<HandWritten>,

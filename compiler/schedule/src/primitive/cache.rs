@@ -107,7 +107,7 @@ impl Schedule {
         self.check_reads_roots(stage)?;
 
         let (reduction, partial) = self.next_ids();
-        let Stage { compute, attach, .. } = found.clone();
+        let Stage { compute, attach, reduction: order, .. } = found.clone();
         let origin = self.tensor(compute.tensor).tensor.clone();
         let copy = Compute {
             axes: compute.axes[..compute.n_spatial].to_vec(),
@@ -117,6 +117,7 @@ impl Schedule {
         };
         let reduce = Compute { tensor: partial, ..compute };
         self.add_stage_before(stage, reduce, &origin, "acc");
+        self.stage_mut(reduction).reduction = order;
         *self.stage_mut(stage) = Stage { attach, ..Stage::new(copy) };
         self.trace.push(Instruction::CacheWrite { stage });
         Ok(reduction)

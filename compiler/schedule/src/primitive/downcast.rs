@@ -22,6 +22,7 @@ impl Schedule {
     ///
     /// - [`ErrorKind::IsOutput`] if the program returns the tensor, [`ErrorKind::IsReduction`] if
     ///   the stage reduces.
+    /// - [`ErrorKind::FixedNumerics`] if the program fixes the rounding of results.
     /// - [`ErrorKind::PrecisionLoss`] if the type is not `f16` or `bf16` and the stage's `f32`, if
     ///   elements may be above 1, or if a reader does not sum them, or none sums products with numbers
     ///   of that type.
@@ -30,6 +31,7 @@ impl Schedule {
     ///
     /// `FlashAttention` (Dao et al., 2022), whose probabilities have the type of its operands.
     pub fn downcast(&mut self, stage: StageId, dtype: DType) -> Result<(), ScheduleError> {
+        self.check_numerics(stage)?;
         self.with_rollback(|it| it.store_narrower(stage, dtype))
     }
 

@@ -21,6 +21,7 @@ impl Schedule {
     ///
     /// - [`ErrorKind::NotReduction`] if the stage is no sum of floating-point numbers,
     ///   [`ErrorKind::NothingInvariant`] if there is no such factor.
+    /// - [`ErrorKind::FixedNumerics`] if the program fixes the rounding of results.
     /// - [`ErrorKind::AlreadyScheduled`] if its loops were changed, [`ErrorKind::HasAttached`] if a
     ///   stage runs in it, [`ErrorKind::NotRoot`] if it reads what runs in another stage.
     ///
@@ -28,6 +29,7 @@ impl Schedule {
     ///
     /// The distributive law, as in LLVM's `Reassociate` pass.
     pub fn factor_out(&mut self, stage: StageId) -> Result<StageId, ScheduleError> {
+        self.check_numerics(stage)?;
         let found = self.live_stage(stage)?;
         let dtype = self.tensor(found.tensor()).tensor.dtype;
         if found.compute.reducer != Some(Reducer::Sum) || !dtype.is_float() {

@@ -3,7 +3,7 @@
 use crate::error::{ErrorKind, ScheduleError, refuse_if};
 use crate::{Instruction, Schedule, StageId};
 use tvmtune_ir::dag::access::work;
-use tvmtune_ir::dag::{BinaryOp, Compute, DType, Expr, Literal};
+use tvmtune_ir::dag::{BinaryOp, Compute, DType, Expr, Literal, Numerics};
 use tvmtune_ir::poly::{Poly, VarId};
 
 /// Parts whose work is no more than this stay in the loop.
@@ -22,7 +22,8 @@ pub struct InvariantPart {
 impl Schedule {
     /// Moves the first costly `f32` part of a stage's body that is invariant along some axis into a
     /// stage of its own, which it returns. Of a quotient with an invariant divisor, that is the
-    /// divisor's reciprocal, if value-range analysis proves that to be a normal number.
+    /// divisor's reciprocal, if value-range analysis proves that to be a normal number and the program
+    /// does not fix the rounding of results.
     ///
     /// # Rewrite
     ///
@@ -112,6 +113,7 @@ impl Schedule {
         }
         if let Expr::Binary(BinaryOp::Div, _, divisor) = value
             && is_f32
+            && self.dag.numerics == Numerics::Free
             && let Some(axes) = varying(divisor)
             && self.has_normal_reciprocal(divisor)
         {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::error::{ErrorKind, ScheduleError, refuse_if};
-use crate::{Attach, Instruction, Schedule, StageId};
+use crate::{Attach, Instruction, ReductionOrder, Schedule, StageId};
 use tvmtune_ir::dag::{BinaryOp, DType, Expr, Subscript, TensorId};
 use tvmtune_ir::poly::{Facts, Poly, VarId};
 
@@ -44,11 +44,21 @@ impl Schedule {
         let readers: Vec<StageId> = self.readers(tensor).collect();
         refuse_if(readers.is_empty(), ErrorKind::ReadersOutside.of_stage(stage))?;
 
-        let facts = self.dag.facts();
+        let (facts, dtype) = (self.dag.facts(), self.tensor(tensor).tensor.dtype);
         let mut bodies = Vec::with_capacity(readers.len());
         for reader in &readers {
-            let mut element = |index: &[Subscript]| element(&found.compute.body, index, &facts);
-            let body = put_in(&self.stage(*reader).compute.body, tensor, &mut element);
+            let reads = self.stage(*reader);
+            // A product that is summed is contracted: one that the program rounds before stays rounded.
+            let is_summed = reads.reduction != ReductionOrder::Any;
+            let mut element = |index: &[Subscript]| {
+                let element = element(&found.compute.body, index, &facts)?;
+                let is_product = matches!(element, Expr::Binary(BinaryOp::Mul, ..));
+                Some(match is_summed && is_product && dtype.is_float() {
+                    true => Expr::Cast(dtype, Box::new(element)),
+                    false => element,
+                })
+            };
+            let body = put_in(&reads.compute.body, tensor, &mut element);
             bodies.push(body.ok_or(ErrorKind::DataDependent.of_stage(stage))?);
         }
         for (reader, body) in readers.into_iter().zip(bodies) {

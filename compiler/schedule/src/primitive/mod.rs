@@ -31,6 +31,7 @@ mod downcast;
 mod factor_out;
 mod fuse;
 mod hoist_invariant;
+mod fixed_order;
 mod inline;
 mod online_reduction;
 mod pack;
@@ -45,7 +46,10 @@ mod tighten_bounds;
 pub use hoist_invariant::InvariantPart;
 pub use scan::ScanStages;
 
-use super::{Attach, Axis, AxisId, AxisRole, LoopKind, Schedule, ScheduledTensor, Stage, StageId};
+use super::{
+    Attach, Axis, AxisId, AxisRole, LoopKind, ReductionOrder, Schedule, ScheduledTensor, Stage,
+    StageId,
+};
 use tvmtune_ir::dag::{Compute, ComputeId, Tensor, TensorId, TensorKind};
 
 impl Stage {
@@ -60,8 +64,15 @@ impl Stage {
         };
         let axes: Vec<Axis> = compute.axes.iter().enumerate().map(axis).collect();
         let order = (0..axes.len() as u32).map(AxisId).collect();
-        let attach = Attach::Root;
-        Self { compute, axes, order, relations: Vec::new(), attach, online: false }
+        Self {
+            compute,
+            axes,
+            order,
+            relations: Vec::new(),
+            attach: Attach::Root,
+            online: false,
+            reduction: ReductionOrder::Any,
+        }
     }
 
     /// Hands out the next id for an axis; the caller puts it into the order.

@@ -29,6 +29,7 @@ impl Schedule {
     ///
     /// - [`ErrorKind::IsOutput`] if the program returns the tensor, [`ErrorKind::NotReduction`] if
     ///   the stage does not reduce.
+    /// - [`ErrorKind::FixedNumerics`] if the program fixes the rounding of results.
     /// - [`ErrorKind::NotLive`] if the axis is no loop of the host.
     /// - [`ErrorKind::NotFusible`] if it is not the outermost one, does not iterate over blocks of an
     ///   axis that both reduce, is not sequential, or the host does not run inside another stage.
@@ -45,6 +46,7 @@ impl Schedule {
         host: StageId,
         axis: AxisId,
     ) -> Result<(), ScheduleError> {
+        self.check_numerics(stage)?;
         let found = self.live_stage(stage)?;
         refuse_if(self.is_output(found.tensor()), ErrorKind::IsOutput.of_stage(stage))?;
         refuse_if(found.compute.reducer.is_none(), ErrorKind::NotReduction.of_stage(stage))?;

@@ -20,11 +20,13 @@ impl Schedule {
     /// # Errors
     ///
     /// - [`ErrorKind::NothingInvariant`] if there is no such constant.
+    /// - [`ErrorKind::FixedNumerics`] if the program fixes the rounding of results.
     ///
     /// # Source
     ///
     /// Strength reduction; LLVM's fast-math flag `arcp`.
     pub fn reciprocal(&mut self, stage: StageId) -> Result<(), ScheduleError> {
+        self.check_numerics(stage)?;
         self.with_rollback(|it| {
             let body = &it.live_stage(stage)?.compute.body;
             let product = with_reciprocals(body);

@@ -15,7 +15,8 @@ impl Schedule {
     ///       body                      body
     /// ```
     ///
-    /// Iterations of a compute are independent or reduce in any order, so every order is legal.
+    /// Iterations of a compute are independent or reduce in any order, so every order is legal, unless
+    /// the program fixes the order of its reductions.
     ///
     /// # Errors
     ///
@@ -24,6 +25,8 @@ impl Schedule {
     ///   would leave its position.
     /// - [`ErrorKind::ReadersOutside`] if a loop would no longer contain all readers of a stage that
     ///   runs at it.
+    /// - [`ErrorKind::FixedNumerics`] if reduce loops would follow each other otherwise than the program
+    ///   says.
     /// - [`ErrorKind::Overwritten`] if iterations of the loops around a stage would no longer replace
     ///   what it reads of a parameter in place.
     ///
@@ -46,6 +49,7 @@ impl Schedule {
         }
         let checked = self.check_kinds(stage).and_then(|()| self.check_attachments());
         let checked = checked.and_then(|()| self.check_in_place());
+        let checked = checked.and_then(|()| self.check_reduction_order(stage, &before));
         if checked.is_err() {
             self.stage_mut(stage).order = before;
             return checked;

@@ -2,7 +2,9 @@
 
 use crate::error::{ErrorKind, ScheduleError, refuse_if};
 use crate::relation::Extents;
-use crate::{Axis, AxisId, AxisRole, Instruction, LoopKind, Schedule, Stage, StageId};
+use crate::{
+    Axis, AxisId, AxisRole, Instruction, LoopKind, ReductionOrder, Schedule, Stage, StageId,
+};
 use tvmtune_ir::dag::{CompareOp, Compute, ComputeAxis, Expr, Reducer};
 use tvmtune_ir::poly::{Poly, VarId};
 
@@ -28,6 +30,7 @@ impl Schedule {
     /// - [`ErrorKind::AlreadyScheduled`] if a spatial loop was split or fused, or a loop annotated.
     /// - [`ErrorKind::HasAttached`] if a stage runs in this one.
     /// - [`ErrorKind::NotRoot`] if it reads what runs in another stage.
+    /// - [`ErrorKind::FixedNumerics`] if the program fixes the order of the reduction.
     /// - [`ErrorKind::TooLarge`] if there could be more than 2^53 partial results.
     ///
     /// # Source
@@ -61,6 +64,8 @@ impl Schedule {
     fn check_factorable(&self, stage: StageId, axis: AxisId) -> Result<(), ScheduleError> {
         let found = self.stage(stage);
         refuse_if(found.compute.reducer.is_none(), ErrorKind::NotReduction.of_stage(stage))?;
+        let is_ordered = found.reduction != ReductionOrder::Any;
+        refuse_if(is_ordered, ErrorKind::FixedNumerics.of_stage(stage))?;
         if found.axis(axis).role != AxisRole::Reduce {
             return Err(ErrorKind::WrongRole(found.axis(axis).role).of_axis(stage, axis));
         }

@@ -1,7 +1,7 @@
 //! Blocked prefix scan: reductions up to an index, from reductions of blocks.
 
 use crate::error::{ErrorKind, ScheduleError, refuse_if};
-use crate::{AxisId, Instruction, LoopKind, Relation, Schedule, Stage, StageId};
+use crate::{AxisId, Instruction, LoopKind, ReductionOrder, Relation, Schedule, Stage, StageId};
 use tvmtune_ir::dag::prefix::Prefix;
 use tvmtune_ir::dag::{CompareOp, Compute, ComputeAxis, Expr, Reducer, TensorId};
 use tvmtune_ir::poly::{Facts, Poly, VarId};
@@ -44,6 +44,7 @@ impl Schedule {
     ///   operands, or the axis is not the inner of two parts of that axis.
     /// - [`ErrorKind::AlreadyScheduled`] if other loops were changed, [`ErrorKind::HasAttached`] if
     ///   a stage runs in it, [`ErrorKind::NotRoot`] if it reads what runs in another stage.
+    /// - [`ErrorKind::FixedNumerics`] if the program fixes the order of the reduction.
     /// - [`ErrorKind::TooLarge`] if a stage could have more than 2^53 elements.
     ///
     /// # Source
@@ -52,6 +53,8 @@ impl Schedule {
     pub fn scan(&mut self, stage: StageId, axis: AxisId) -> Result<ScanStages, ScheduleError> {
         self.free_position(stage, axis)?;
         let found = self.stage(stage).clone();
+        let is_ordered = found.reduction != ReductionOrder::Any;
+        refuse_if(is_ordered, ErrorKind::FixedNumerics.of_stage(stage))?;
         let Some(reducer) = found.compute.reducer else {
             return Err(ErrorKind::NotReduction.of_stage(stage));
         };

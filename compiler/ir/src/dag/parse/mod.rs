@@ -20,8 +20,8 @@ use self::cursor::{Cursor, Parsed, starts_with_digit};
 use super::limits::{MAX_EXTENT, MAX_TEXT_BYTES, is_addressable};
 use super::print::canonical;
 use super::{
-    BinaryOp, CompareOp, Compute, ComputeAxis, ComputeId, DType, Dag, Dim, Expr, Scalar, ScalarId,
-    Subscript, Tensor, TensorId, TensorKind, UnaryOp, dims, verify,
+    BinaryOp, CompareOp, Compute, ComputeAxis, ComputeId, DType, Dag, Dim, Expr, Numerics, Scalar,
+    ScalarId, Subscript, Tensor, TensorId, TensorKind, UnaryOp, dims, verify,
 };
 use crate::poly::{DimId, Facts, Interval, Poly, VarId};
 
@@ -51,17 +51,23 @@ impl FromStr for Dag {
             let mut cursor = Cursor { rest: line, depth: 0, n_quotients: 0 };
             reader.line(n, &mut cursor).and_then(|()| cursor.end()).map_err(error(n + 1))?;
         }
-        let dag = reader.dag;
+        let mut dag = reader.dag;
         let canonical = canonical(&dag);
         if canonical != text {
             let same = text.lines().zip(canonical.lines()).take_while(|(a, b)| a == b).count();
             return Err(error(same + 1)("not as canonical text has it".to_owned()));
         }
         match verify(&dag).first() {
-            None => Ok(dag),
+            None => {
+                if dag.numerics == Numerics::Fixed {
+                    dag.fix_numerics();
+                }
+                Ok(dag)
+            }
             Some(finding) => {
                 let n_ends = dag.dims.iter().filter(|it| it.lower_end.is_some()).count();
-                let declared = dag.dims.len() + n_ends + dag.scalars.len();
+                let n_modes = usize::from(dag.numerics == Numerics::Fixed);
+                let declared = n_modes + dag.dims.len() + n_ends + dag.scalars.len();
                 let before = 1 + declared + dag.params().count();
                 let line = finding.compute.map_or(1, |it| before + 1 + it.0 as usize);
                 Err(error(line)(finding.message.clone()))
@@ -86,6 +92,8 @@ impl Default for Reader {
             tensors: Vec::new(),
             computes: Vec::new(),
             outputs: Vec::new(),
+            numerics: Numerics::Free,
+            orders: Vec::new(),
             kernel_template: None,
         };
         Self { dag, facts: Facts::default(), n_axes: 0 }
@@ -96,6 +104,10 @@ impl Reader {
     fn line(&mut self, n: usize, it: &mut Cursor<'_>) -> Parsed<()> {
         if n == 0 {
             return it.expect("tvmtune dag v1");
+        }
+        if n == 1 && it.eat("numerics fixed") {
+            self.dag.numerics = Numerics::Fixed;
+            return Ok(());
         }
         if it.eat("dim d") {
             return self.dim(it);

@@ -44,6 +44,9 @@ pub(super) fn templates<'a>(b: &Builder, group: &'a FusionGroup) -> Vec<Bound<'a
 /// Returns whether a reduction runs in register tiles: only its spatial axes make vectors, or its operands
 /// are used more than once, so often that a copy which its tiles need pays.
 pub(super) fn is_tiled(b: &Builder, stage: StageId) -> bool {
+    if rows::is_by_lanes(b, stage) {
+        return false;
+    }
     let variants = enumerate::variants(b, stage);
     let Some(best) = variants.first() else { return false };
     match rows::cycles(b, stage) {

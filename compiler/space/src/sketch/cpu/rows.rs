@@ -26,7 +26,7 @@ use tvmtune_ir::dag::access::Access;
 use tvmtune_ir::dag::{Expr, TensorId};
 use tvmtune_ir::poly::VarId;
 use tvmtune_ir::size::Size;
-use tvmtune_schedule::{AxisId, LoopKind, StageId};
+use tvmtune_schedule::{AxisId, LoopKind, ReductionOrder, StageId};
 
 /// Cycles that a task should take at least, some 2 us, of which its dispatch takes a share; estimated.
 const MIN_TASK_CYCLES: f64 = 8_000.0;
@@ -116,6 +116,10 @@ fn waits_for_memory(b: &Builder, rows: &Rows) -> bool {
 pub(super) fn contiguous_reduction(b: &Builder, stage: StageId) -> Option<(usize, usize)> {
     let compute = b.compute(stage);
     compute.reducer?;
+    // Where the program fixes the order, it has made the partial results.
+    if b.schedule.stage(stage).reduction != ReductionOrder::Any {
+        return None;
+    }
     let (extents, accesses) = (b.extents(stage), b.accesses(stage));
     let last = compute.axes.len() - 1;
     let fits = |axis: usize| {
@@ -137,6 +141,12 @@ pub(super) fn contiguous_reduction(b: &Builder, stage: StageId) -> Option<(usize
     let first = (compute.n_spatial..along).rev().take_while(flat).last().unwrap_or(along);
     let length: u64 = extents[first..=along].iter().size();
     (length >= b.lanes()).then_some((first, along))
+}
+
+/// Returns whether a stage is one of the two that the program makes of a reduction by lanes.
+pub(super) fn is_by_lanes(b: &Builder, stage: StageId) -> bool {
+    let order = b.schedule.stage(stage).reduction;
+    matches!(order, ReductionOrder::Lanes { .. } | ReductionOrder::Halves)
 }
 
 /// Estimates the cycles of a reduction in vectors along the axes that it reduces; `None` if there are no
@@ -170,6 +180,10 @@ fn order_loops(b: &mut Builder, stage: StageId, depth: usize) -> Result<Vec<Stag
     if let Some((first, along)) = contiguous_reduction(b, stage) {
         return factor_lanes(b, stage, first, along);
     }
+    if let ReductionOrder::Lanes { .. } = b.schedule.stage(stage).reduction {
+        lanes_last(b, stage)?;
+        return Ok(Vec::new());
+    }
     if compute.reducer.is_some() || compute.n_spatial <= depth {
         return Ok(Vec::new());
     }
@@ -179,6 +193,17 @@ fn order_loops(b: &mut Builder, stage: StageId, depth: usize) -> Result<Vec<Stag
     let parts = b.split(stage, AxisId(last as u32), &[Factor::Open(inner)])?;
     b.annotate(stage, parts[1], LoopKind::Vectorized)?;
     Ok(Vec::new())
+}
+
+/// Vectorizes a stage of partial results, whose axes are spatial ones, the lanes, and the remaining steps.
+fn lanes_last(b: &mut Builder, part: StageId) -> Result<()> {
+    let partial = b.schedule.stage(part);
+    let lanes = AxisId(partial.compute.n_spatial as u32 - 1);
+    let mut order = partial.order.clone();
+    order.retain(|it| *it != lanes);
+    order.push(lanes);
+    b.reorder(part, order)?;
+    b.annotate(part, lanes, LoopKind::Vectorized)
 }
 
 /// Reduces into a vector of partial results first (rfactor).
@@ -197,14 +222,7 @@ fn factor_lanes(
     let inner = b.decide_lanes(format!("{name} lanes"), n_vectors, best);
     let parts = b.split(stage, axis, &[Factor::Open(inner)])?;
     let part = b.apply(|it| it.rfactor(stage, parts[1]))?;
-    let partial = b.schedule.stage(part);
-    // The axes of the partial results: spatial ones, the lanes, the remaining steps.
-    let lanes = AxisId(partial.compute.n_spatial as u32 - 1);
-    let mut order = partial.order.clone();
-    order.retain(|it| *it != lanes);
-    order.push(lanes);
-    b.reorder(part, order)?;
-    b.annotate(part, lanes, LoopKind::Vectorized)?;
+    lanes_last(b, part)?;
     let reduced = *b.schedule.stage(stage).order.last().expect("a factored stage reduces");
     b.annotate(stage, reduced, LoopKind::Vectorized)?;
     Ok(vec![part])

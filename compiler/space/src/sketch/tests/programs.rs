@@ -4,8 +4,8 @@ use crate::fits::cpu::fits;
 use crate::sketch::Sketch;
 use tvmtune_cpu::vector;
 use tvmtune_ir::dag::{
-    BinaryOp, CompareOp, Compute, ComputeAxis, ComputeId, DType, Dag, Dim, Expr, Reducer, Tensor,
-    TensorId, TensorKind, UnaryOp,
+    BinaryOp, CompareOp, Compute, ComputeAxis, ComputeId, DType, Dag, Dim, Expr, Numerics, Reducer,
+    Tensor, TensorId, TensorKind, UnaryOp,
 };
 use tvmtune_ir::interp::Array;
 use tvmtune_ir::poly::{DimId, Interval, Poly, VarId};
@@ -29,6 +29,8 @@ impl Program {
             tensors: Vec::new(),
             computes: Vec::new(),
             outputs: Vec::new(),
+            numerics: Numerics::Free,
+            orders: Vec::new(),
             kernel_template: None,
         })
     }

@@ -1,0 +1,159 @@
+//! The stages of a program with fixed numerics, before any primitive: a reduction by lanes is one into
+//! partial results, and one of these by halves.
+//!
+//! ```text
+//! c[i] = sum(k, a[i, k])
+//! =>
+//! c_part[i, l] = sum(k_0, a[i, k_0 * 64 + l])         -- lanes
+//! c[i] = sum(l, c_part[i, l])                         -- by halves
+//! ```
+//!
+//! So a schedule cannot do without these orders; primitives refuse what would change them.
+
+use crate::error::ScheduleError;
+use crate::{AxisId, ReductionOrder, Schedule, StageId};
+use tvmtune_ir::dag::order::LANES;
+use tvmtune_ir::dag::{Expr, Order};
+
+/// Counts the conditions around a value, outermost first.
+fn conditions(value: &Expr) -> usize {
+    match value {
+        Expr::Select { then, .. } => 1 + conditions(then),
+        _ => 0,
+    }
+}
+
+impl Schedule {
+    /// Gives each reduction its order, where the program fixes that.
+    pub(crate) fn fix_orders(&mut self) {
+        for n in 0..self.dag.computes.len() {
+            let stage = StageId(n as u32);
+            let order = self.dag.order(&self.dag.computes[n]);
+            let by_lanes = match order {
+                None => continue,
+                Some(Order::Lanes { first }) => self.reduce_by_lanes(stage, first).is_ok(),
+                Some(Order::Sequence) => false,
+            };
+            if !by_lanes {
+                self.stage_mut(stage).reduction = ReductionOrder::Sequence;
+            }
+        }
+        // These steps follow from the program: they are in no trace.
+        self.trace.clear();
+    }
+
+    /// Factors the reduction of a stage over the axes from `first` on into partial results by lanes.
+    fn reduce_by_lanes(&mut self, stage: StageId, first: usize) -> Result<(), ScheduleError> {
+        let n_axes = self.stage(stage).compute.axes.len();
+        let mut run = AxisId(first as u32);
+        for axis in first + 1..n_axes {
+            run = self.fuse(stage, run, AxisId(axis as u32))?;
+        }
+        let parts = self.split(stage, run, &[LANES])?;
+        let n_conditions = conditions(&self.stage(stage).compute.body);
+        let partial = self.rfactor(stage, parts[1])?;
+        let has_tail = conditions(&self.stage(partial).compute.body) > n_conditions;
+        self.stage_mut(partial).reduction = ReductionOrder::Lanes { has_tail };
+        self.stage_mut(stage).reduction = ReductionOrder::Halves;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::ErrorKind;
+    use crate::{Instruction, LoopKind, nest};
+    use tvmtune_ir::dag::Dag;
+    use tvmtune_ir::dsl;
+
+    fn dag(function: &str) -> Dag {
+        let more = if function.contains(", K>") { ", K = 20" } else { "" };
+        let source = format!(
+            "#[autotune(dims(M = 1..=9, N = 150{more}), numerics = \"fixed\")] fn f{function}"
+        );
+        dsl::program(&source).unwrap()
+    }
+
+    fn rows() -> Dag {
+        dag("(x: Tensor<f32, M, N>) -> Tensor<f32, M> {
+            compute(|i| sum(0..N, |j| x[[i, j]] * x[[i, j]]))
+        }")
+    }
+
+    /// The refusal of a primitive; `None` if it is legal.
+    fn refused(dag: &Dag, lines: &[&str]) -> Option<ErrorKind> {
+        let trace: Vec<Instruction> = lines.iter().map(|it| it.parse().unwrap()).collect();
+        Schedule::replay(dag, &trace).err().map(|it| it.kind)
+    }
+
+    #[test]
+    fn a_sum_along_rows_is_one_by_lanes_and_one_by_halves() {
+        let schedule = Schedule::new(&rows());
+        let orders: Vec<ReductionOrder> = schedule.stages.iter().map(|it| it.reduction).collect();
+        let lanes = ReductionOrder::Lanes { has_tail: true };
+        assert_eq!(orders, [ReductionOrder::Halves, lanes]);
+        assert!(schedule.trace.is_empty());
+        let text = nest::lower(&schedule).to_string();
+        // The product is summed as it stands, in the lanes that have a term.
+        assert!(text.contains("if j_1 + 64*j_0 < 150"), "{text}");
+        assert!(text.contains("+= x[i, j_1 + 64*j_0] * x[i, j_1 + 64*j_0]"), "{text}");
+        assert_eq!(text.matches("vectorized half").count(), 3, "{text}");
+    }
+
+    #[test]
+    fn what_would_change_an_order_is_refused() {
+        let fixed = Some(ErrorKind::FixedNumerics);
+        let rows = rows();
+        assert_eq!(refused(&rows, &["split s0 a1 [8]"]), fixed);
+        assert_eq!(refused(&rows, &["annotate s0 a1 vectorized"]), fixed);
+        assert_eq!(refused(&rows, &["reorder s0 [a1, a0]"]), fixed);
+        assert_eq!(refused(&rows, &["rfactor s1 a2"]), fixed);
+        assert_eq!(refused(&rows, &["annotate s1 a2 vectorized"]), fixed);
+        // Lanes are independent of each other, and steps may be split.
+        assert_eq!(refused(&rows, &["reorder s1 [a2, a1]", "annotate s1 a1 vectorized"]), None);
+        assert_eq!(refused(&rows, &["split s1 a2 [2]", "annotate s1 a4 unrolled"]), None);
+
+        let product =
+            dag("(x: Tensor<f32, M, N, K>, w: Weight<f32, N, K, K>) -> Tensor<f32, M, K> {
+            compute(|i, j| sum((0..N, 0..K), |k, l| x[[i, k, l]] * w[[k, l, j]]))
+        }");
+        assert_eq!(refused(&product, &["reorder s0 [a3, a2]"]), fixed);
+        assert_eq!(refused(&product, &["rfactor s0 a3"]), fixed);
+        assert_eq!(refused(&product, &["split s0 a2 [8]", "reorder s0 [a5, a4]"]), fixed);
+        assert_eq!(
+            refused(&product, &["split s0 a2 [8]", "reorder s0 [a4, a0, a5, a3, a1]"]),
+            None
+        );
+        assert_eq!(refused(&product, &["cache_write s0", "reorder s1 [a3, a2]"]), fixed);
+    }
+
+    #[test]
+    fn what_would_round_otherwise_is_refused() {
+        let softmax = dag("(x: Tensor<f32, M, N>) -> Tensor<f32, M, N> {
+            let e = compute(|i, j| exp(x[[i, j]].min(3.0)));
+            let s = compute(|i| sum(0..N, |j| e[[i, j]]));
+            compute(|i, j| e[[i, j]] / s[[i]] / 3.0)
+        }");
+        assert_eq!(refused(&softmax, &["reciprocal s2"]), Some(ErrorKind::FixedNumerics));
+        assert_eq!(refused(&softmax, &["hoist_invariant s2"]), Some(ErrorKind::NothingInvariant));
+        let factor = dag(
+            "(x: Tensor<f32, M, N>, w: Tensor<f32, N, K>, s: Tensor<f32, M>) -> Tensor<f32, M, K> {
+            compute(|i, j| sum(0..N, |k| x[[i, k]] * w[[k, j]] * s[[i]]))
+        }",
+        );
+        assert_eq!(refused(&factor, &["factor_out s0"]), Some(ErrorKind::FixedNumerics));
+    }
+
+    #[test]
+    fn a_product_that_is_rounded_stays_rounded_when_it_is_inlined() {
+        let source = dag("(x: Tensor<f32, M, N>, y: Tensor<f32, M, N>) -> Tensor<f32, M> {
+            let p = compute(|i, j| x[[i, j]] * y[[i, j]]);
+            compute(|i| sum(0..N, |j| p[[i, j]]))
+        }");
+        let schedule = Schedule::replay(&source, &["inline s0".parse().unwrap()]).unwrap();
+        let body = &schedule.stage(StageId(2)).compute.body;
+        assert!(matches!(body, Expr::Select { then, .. } if matches!(**then, Expr::Cast(..))));
+        assert_eq!(schedule.stage(StageId(1)).axis(AxisId(1)).kind, LoopKind::Serial);
+    }
+}
