@@ -1,18 +1,20 @@
 //! Times the default schedules of programs with fixed numerics beside those with free ones, on this CPU:
 //! the costs that docs/numerics.md has. `fixed_cost rms` takes programs whose names contain this.
 //!
-//! Of each program of the library of kernels and of MiniLM, at the largest extents of each bucket; both
-//! kinds of code are timed in turn.
+//! Of each program of the library of kernels and of MiniLM, at the largest extents of each bucket, and of
+//! each layer of the zoo; both kinds of code are timed in turn.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use tvmtune_ir::dag::Dag;
 use tvmtune_ir::dsl;
 use tvmtune_ir::poly::Interval;
+use tvmtune_ir::workload;
 use tvmtune_plan::device;
 use tvmtune_space::default;
 use tvmtune_tuner::measure::{CaseSpec, Job, Measure, Measurer, Policy, WorkerCommand, worker};
-use tvmtune_tuner::statistics::median;
+use tvmtune_tuner::statistics::{median, quantile};
 
 const SOURCES: [&str; 4] = [
     include_str!("../../../kernels/src/conv.rs"),
@@ -22,7 +24,7 @@ const SOURCES: [&str; 4] = [
 ];
 
 /// Samples of each kind of code.
-const ROUNDS: usize = 21;
+const ROUNDS: usize = 41;
 
 fn main() {
     worker::maybe_run();
@@ -30,7 +32,8 @@ fn main() {
     let target = device::detect().expect("an x86 CPU with AVX2 or AVX-512");
     let command = WorkerCommand::this_executable().expect("this is a file");
     let mut measurer = Measurer::new(command);
-    println!("| program | extents | free | fixed | fixed / free |\n|---|---|---|---|---|");
+    println!("| program | extents | free | fixed | fixed / free | quartiles |");
+    println!("|---|---|---|---|---|---|");
     let mut ratios = Vec::new();
     for (dag, dims) in programs().into_iter().filter(|(dag, _)| dag.name.contains(&only)) {
         let mut fixed = dag.clone();
@@ -51,8 +54,11 @@ fn main() {
             .map(|(fixed, free)| fixed / free)
             .collect();
         let [free, fixed] = [0, 1].map(|n: usize| median(timings[n].samples_ns()) / 1e3);
-        let ratio = median(&ratio);
-        println!("| {} | {dims:?} | {free:.1} us | {fixed:.1} us | {ratio:.3} |", dag.name);
+        let [low, ratio, high] = [0.25, 0.5, 0.75].map(|it| quantile(&ratio, it));
+        let name = &dag.name;
+        println!(
+            "| {name} | {dims:?} | {free:.1} us | {fixed:.1} us | {ratio:.3} | {low:.3} to {high:.3} |"
+        );
         ratios.push(ratio);
     }
     let mean = (ratios.iter().map(|it| it.ln()).sum::<f64>() / ratios.len() as f64).exp();
@@ -63,6 +69,16 @@ fn main() {
 /// The programs, each at the largest extents of its buckets.
 fn programs() -> Vec<(Dag, Vec<i64>)> {
     let mut all = Vec::new();
+    let mut seen = BTreeSet::new();
+    for network in tvmtune_zoo::networks() {
+        for layer in &network.layers {
+            let dag = layer.dag();
+            if dag.dims.is_empty() && seen.insert(workload::id(&dag)) {
+                let name = format!("{} {}", network.name, dag.name);
+                all.push((Dag { name, ..dag }, Vec::new()));
+            }
+        }
+    }
     for item in SOURCES.iter().flat_map(|it| it.split("#[autotune").skip(1)) {
         let end = item.find("\n}").expect("a function ends") + 2;
         let text = format!("#[autotune{}", &item[..end]);

@@ -11,7 +11,7 @@ use tvmtune_ir::dag::TensorId;
 use tvmtune_ir::dag::access::{leading_axes, work};
 use tvmtune_ir::size::Size;
 use tvmtune_ir::target::Target;
-use tvmtune_schedule::{Attach, StageId};
+use tvmtune_schedule::{Attach, ReductionOrder, StageId};
 
 /// Operations that one more evaluation of a value may take before the value is stored instead; chosen
 /// by judgement.
@@ -96,7 +96,9 @@ impl Builder {
             }
             let at = stage.0 as usize;
             let Some((group, depth)) = self.host(stage, &groups, &member, &depths) else {
-                let depth = found.compute.n_spatial;
+                // Partial results by lanes are no rows.
+                let is_by_lanes = matches!(found.reduction, ReductionOrder::Lanes { .. });
+                let depth = found.compute.n_spatial - usize::from(is_by_lanes);
                 (member[at], depths[at]) = (Some(groups.len()), depth);
                 groups.push(match self.is_tiled(stage) {
                     true => FusionGroup::Tiled(Tiled { root: stage, anchor: stage }),

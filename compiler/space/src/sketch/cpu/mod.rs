@@ -16,6 +16,7 @@ mod variant;
 use super::builder::Builder;
 use super::fusion_group::{FusionGroup, Rows};
 use super::template::{Bound, Template, applicable};
+use tvmtune_ir::dag::access::Access;
 use tvmtune_schedule::StageId;
 
 /// Tasks for each thread, so that the last ones end at about the same time; chosen by judgement.
@@ -51,6 +52,19 @@ pub(super) fn is_tiled(b: &Builder, stage: StageId) -> bool {
     let Some(best) = variants.first() else { return false };
     match rows::cycles(b, stage) {
         None => true,
-        Some(in_rows) => b.has_reuse(stage) && (best.copied.is_none() || best.cost <= in_rows),
+        Some(in_rows) => {
+            let is_reused = b.has_reuse(stage) || reads_again(b, stage);
+            is_reused && (best.copied.is_none() || best.cost <= in_rows)
+        }
     }
+}
+
+/// Returns whether one of several reads of a tensor is the same along an axis: queries and keys may lie side
+/// by side.
+fn reads_again(b: &Builder, stage: StageId) -> bool {
+    let (extents, n_spatial) = (b.extents(stage), b.n_spatial(stage));
+    let is_reduced = |it: &&Access| (n_spatial..extents.len()).any(|axis| it.depends_on(axis));
+    let is_same = |it: &Access, axis: usize| extents[axis] > 1 && !it.depends_on(axis);
+    let accesses = b.accesses(stage);
+    accesses.iter().filter(is_reduced).any(|it| (0..n_spatial).any(|axis| is_same(it, axis)))
 }

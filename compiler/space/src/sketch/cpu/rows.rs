@@ -23,6 +23,7 @@ use super::{TASKS_PER_THREAD, block_scan, hoist_invariant};
 use crate::sketch::layout::{WORD_BYTES, block_sizes};
 use crate::sketch::{Builder, DecisionKind, Factor, Result, Rows, Template, TemplateKind};
 use tvmtune_ir::dag::access::Access;
+use tvmtune_ir::dag::order::LANES;
 use tvmtune_ir::dag::{Expr, TensorId};
 use tvmtune_ir::poly::VarId;
 use tvmtune_ir::size::Size;
@@ -34,8 +35,8 @@ const MIN_TASK_CYCLES: f64 = 8_000.0;
 const CYCLES_PER_LOAD: f64 = 0.5;
 /// Cycles in which the lanes of partial results are reduced to one value; estimated.
 const CYCLES_OF_LANES: f64 = 12.0;
-/// Vectors of partial results, as many as it takes to hide the latency of an addition; estimated.
-const PARTIAL_VECTORS: u64 = 4;
+/// Vectors of a row that a step takes; chosen by judgement.
+const VECTORS: u64 = 4;
 
 pub(super) const TEMPLATE: Template<Rows> = Template { is_applicable: |_, _| true, schedule };
 
@@ -189,7 +190,7 @@ fn order_loops(b: &mut Builder, stage: StageId, depth: usize) -> Result<Vec<Stag
     }
     let last = compute.n_spatial - 1;
     let n_vectors = b.extents(stage)[last].div_ceil(b.lanes());
-    let inner = b.decide_lanes(format!("{name} lanes"), n_vectors, n_vectors.min(PARTIAL_VECTORS));
+    let inner = b.decide_lanes(format!("{name} lanes"), n_vectors, n_vectors.min(VECTORS));
     let parts = b.split(stage, AxisId(last as u32), &[Factor::Open(inner)])?;
     b.annotate(stage, parts[1], LoopKind::Vectorized)?;
     Ok(Vec::new())
@@ -218,7 +219,8 @@ fn factor_lanes(
     let axis = b.fuse(stage, outer, AxisId(along as u32))?;
     let length = b.extent(stage, axis);
     let n_vectors = length.div_ceil(b.lanes());
-    let best = n_vectors.min(PARTIAL_VECTORS);
+    // As many as where the program fixes the order; they hide the latency of an addition.
+    let best = n_vectors.min(LANES / b.lanes());
     let inner = b.decide_lanes(format!("{name} lanes"), n_vectors, best);
     let parts = b.split(stage, axis, &[Factor::Open(inner)])?;
     let part = b.apply(|it| it.rfactor(stage, parts[1]))?;
