@@ -148,6 +148,29 @@ fn rows_that_are_masked_and_summed_as_products_or_as_rounded_ones() {
         }",
         &[1, 2, 9, 37, 40],
     );
+    // Of a few rows, the mask is gone.
+    check(
+        "#[autotune(dims(R = 1..=40, D = 75))]
+        fn f(x: Tensor<f32, R, D>, y: Tensor<f32, R, D>) -> Tensor<f32, R> {
+            compute(|r| sum(0..D, |d| if r < 20 { x[[r, d]] * y[[r, d]] } else { 0.0 }))
+        }",
+        &[1, 9, 20, 21, 40],
+    );
+}
+
+#[test]
+fn quotients_by_a_number_of_the_row_are_quotients() {
+    check(
+        "#[autotune(dims(R = 1..=40, D = 75))]
+        fn f(x: Tensor<f32, R, D>, y: Tensor<f32, R>) -> Tensor<f32, R, D> {
+            let m = compute(|r| max(0..D, |d| x[[r, d]]));
+            let e = compute(|r, d| exp(x[[r, d]] - m[[r]]));
+            let s = compute(|r| sum(0..D, |d| e[[r, d]]));
+            let known = compute(|r| 2.0 + tanh(y[[r]]));
+            compute(|r, d| e[[r, d]] / s[[r]] / known[[r]])
+        }",
+        &[1, 2, 40],
+    );
 }
 
 #[test]

@@ -64,7 +64,7 @@ mod tests {
     use super::*;
     use crate::error::ErrorKind;
     use crate::{Instruction, LoopKind, nest};
-    use tvmtune_ir::dag::Dag;
+    use tvmtune_ir::dag::{Dag, Numerics};
     use tvmtune_ir::dsl;
 
     fn dag(function: &str) -> Dag {
@@ -130,13 +130,19 @@ mod tests {
 
     #[test]
     fn what_would_round_otherwise_is_refused() {
-        let softmax = dag("(x: Tensor<f32, M, N>) -> Tensor<f32, M, N> {
-            let e = compute(|i, j| exp(x[[i, j]].min(3.0)));
-            let s = compute(|i| sum(0..N, |j| e[[i, j]]));
-            compute(|i, j| e[[i, j]] / s[[i]] / 3.0)
+        let quotients = dag("(x: Tensor<f32, M, N>, y: Tensor<f32, M>) -> Tensor<f32, M, N> {
+            let known = compute(|i| 2.0 + tanh(y[[i]]));
+            compute(|i, j| x[[i, j]] / known[[i]] / 3.0)
         }");
-        assert_eq!(refused(&softmax, &["reciprocal s2"]), Some(ErrorKind::FixedNumerics));
-        assert_eq!(refused(&softmax, &["hoist_invariant s2"]), Some(ErrorKind::NothingInvariant));
+        let mut free = quotients.clone();
+        (free.numerics, free.orders) = (Numerics::Free, Vec::new());
+        for (line, why) in [
+            ("reciprocal s1", ErrorKind::FixedNumerics),
+            ("hoist_invariant s1", ErrorKind::NothingInvariant),
+        ] {
+            assert_eq!(refused(&quotients, &[line]), Some(why));
+            assert_eq!(refused(&free, &[line]), None);
+        }
         let factor = dag(
             "(x: Tensor<f32, M, N>, w: Tensor<f32, N, K>, s: Tensor<f32, M>) -> Tensor<f32, M, K> {
             compute(|i, j| sum(0..N, |k| x[[i, k]] * w[[k, j]] * s[[i]]))
