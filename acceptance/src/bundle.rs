@@ -122,8 +122,8 @@ fn jobs(only: &str) -> Vec<Job> {
     checks.chain(times.into_iter().map(|(_, it)| it)).collect()
 }
 
-/// Returns the schedules of a program that are checked: the default one, and as many random ones, less
-/// those that a target does not run.
+/// Returns the schedules of a program that are checked: the default one, and random ones, `sampled` less
+/// those that the target does not run.
 ///
 /// # Errors
 ///

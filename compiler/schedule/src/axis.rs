@@ -142,8 +142,8 @@ pub enum ReductionOrder {
         /// condition.
         has_tail: bool,
     },
-    /// By halves: the second half of the partial results into the first, until one is left. The reduce
-    /// loop is what lowering makes of it.
+    /// By halves: each partial result of the first half with its partner in the second, until one is left.
+    /// The reduce loop is what lowering makes of it.
     Halves,
 }
 
@@ -183,12 +183,7 @@ pub struct ScheduledTensor {
 impl ReductionOrder {
     /// Returns whether reduce loops may run like that.
     pub fn allows(self, kind: LoopKind) -> bool {
-        match self {
-            ReductionOrder::Any => true,
-            ReductionOrder::Sequence | ReductionOrder::Lanes { .. } | ReductionOrder::Halves => {
-                kind.is_in_order()
-            }
-        }
+        self == ReductionOrder::Any || kind.is_in_order()
     }
 }
 

@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tvmtune_ir::dag::{Dag, Number};
+use tvmtune_ir::dag::{Dag, Number, Numerics};
 use tvmtune_ir::interp::Array;
 use tvmtune_ir::target::Target;
 use tvmtune_schedule::{Instruction, Schedule};
@@ -189,7 +189,8 @@ impl Oracle {
     }
 
     /// Compares the results of a candidate on arguments drawn from another seed, at the extents where it
-    /// is timed: in all elements of a small program, else in a sample.
+    /// is timed: in all elements of a small program, else in a sample. Where numerics are fixed, on hostile
+    /// numbers, too: they tell orders apart, and no tolerance has to allow for them.
     pub(super) fn verdict(
         &mut self,
         task: &Task,
@@ -200,13 +201,31 @@ impl Oracle {
         if !measurer.runs_code() {
             return Ok(Verdict::Correct { error: None });
         }
-        let Judging { seed, limit } = judging;
-        let case = CaseSpec::new(&task.dag, &task.dims()[0], seed, &|_| (0.0, 0.0));
-        measurer.set_up(std::slice::from_ref(&case), None)?;
+        let case = CaseSpec::new(&task.dag, &task.dims()[0], judging.seed, &|_| (0.0, 0.0));
+        let verdict = self.verdict_on(task, job, (&case, judging.limit), measurer)?;
+        if task.dag.numerics == Numerics::Free || verdict == Verdict::Wrong {
+            return Ok(verdict);
+        }
+        let case = case.with_hostile_numbers();
+        Ok(match self.verdict_on(task, job, (&case, judging.limit), measurer)? {
+            Verdict::Correct { .. } => verdict,
+            Verdict::Wrong => Verdict::Wrong,
+        })
+    }
+
+    /// Compares the results of a candidate on one case.
+    fn verdict_on(
+        &self,
+        task: &Task,
+        job: &Job,
+        (case, limit): (&CaseSpec, Duration),
+        measurer: &mut dyn Measure,
+    ) -> Result<Verdict, MeasureError> {
+        measurer.set_up(std::slice::from_ref(case), None)?;
         let results = measurer.evaluate(job, 0)?.ok().and_then(|it| case.results(&it));
         let Some(results) = results else { return Ok(Verdict::Wrong) };
         let (params, scalars) = (case.params(), case.scalars());
-        let inputs = inputs(task, &case, &params, &scalars);
+        let inputs = inputs(task, case, &params, &scalars);
         let compared = match self.is_evaluated(&task.dag, case.dims(), limit) {
             true => sample::difference(&inputs, &results),
             false => sample::sampled(&inputs, &results, limit),

@@ -11,13 +11,40 @@
 //! Vector code of CPUs reduces lanes in this order: for it, a vectorized loop stays.
 
 use super::lower::{Instance, Lowering, guarded};
-use super::{Buffer, Scope, Stmt};
+use super::{Buffer, Guard, Scope, Stmt};
 use crate::{Attach, AxisId, AxisRole, LoopKind};
 use tvmtune_ir::dag::{Expr, Reducer, TensorId};
 use tvmtune_ir::poly::{Poly, VarId};
 
 /// Partial results that one expression combines: more are combined in vectors first.
 const MAX_IN_EXPRESSION: i64 = 8;
+
+/// The partial results of a stage that combines them.
+struct PartialResults<'i, 'a> {
+    instance: &'i Instance<'a>,
+    reducer: Reducer,
+    /// The values of the stage's axes, of which that at `place` counts the partial results.
+    values: Vec<Poly>,
+    place: usize,
+    guards: Vec<Guard>,
+    /// The buffer of halves, once there are some.
+    halves: Option<TensorId>,
+}
+
+impl PartialResults<'_, '_> {
+    fn read(&mut self, lowering: &Lowering<'_>, at: Poly) -> Expr {
+        if let Some(halves) = self.halves {
+            return Expr::read(halves, [at]);
+        }
+        self.values[self.place] = at;
+        let body = &self.instance.stage.compute.body;
+        lowering.addressing.lower_expr(body, &self.values, &lowering.facts)
+    }
+
+    fn combined(&self, lower: Expr, upper: Expr) -> Expr {
+        lower.binary(self.reducer.op(), upper)
+    }
+}
 
 impl<'a> Lowering<'a> {
     /// Lowers the reduction of a stage by halves; all loops but that of the reduction are open.
@@ -32,66 +59,61 @@ impl<'a> Lowering<'a> {
             return self.by_lanes(instance);
         }
         let axis = instance.stage.order.last().copied().unwrap_or(AxisId(0));
-        let extent = instance.extents.get(axis).as_constant().unwrap_or(1);
-        let mut values = self.values(instance);
+        let mut count = instance.extents.get(axis).as_constant().unwrap_or(1);
+        let values = self.values(instance);
         let guards = self.guards(instance, &values, AxisRole::Spatial);
         let place = axis.0 as usize;
-        let partial = |lowering: &Self, values: &mut Vec<Poly>, at: Poly| {
-            values[place] = at;
-            lowering.addressing.lower_expr(&compute.body, values, &lowering.facts)
-        };
+        let mut partial = PartialResults { instance, reducer, values, place, guards, halves: None };
 
         let mut stmts = Vec::new();
-        let mut count = extent;
-        let mut halves = None;
         while count > MAX_IN_EXPRESSION {
             let lower = count.unsigned_abs().next_power_of_two() as i64 / 2;
-            let buffer = halves.unwrap_or_else(|| self.add_halves(instance, lower));
+            let buffer = partial.halves.unwrap_or_else(|| self.add_halves(instance, lower));
             let n_pairs = count - lower;
-            for (first, n, is_pair) in [(0, n_pairs, true), (n_pairs, lower - n_pairs, false)] {
-                // Of the first level, what has no partner is copied; later ones have none.
-                if n == 0 {
-                    continue;
-                }
-                let var = self.loop_var(n);
-                let at = |more: i64| Poly::var(var) + Poly::constant(first + more);
-                let mut read = |lowering: &Self, at: Poly| match halves {
-                    Some(buffer) => Expr::read(buffer, [at]),
-                    None => partial(lowering, &mut values, at),
-                };
-                let own = read(self, at(0));
-                let value = match is_pair {
-                    true => combined(reducer, own, read(self, at(lower))),
-                    false => own,
-                };
-                let store = Stmt::Store { tensor: buffer, index: vec![at(0)], value };
-                stmts.push(Stmt::For {
-                    var,
-                    name: "half".to_owned(),
-                    extent: Poly::constant(n),
-                    kind: LoopKind::Vectorized,
-                    body: vec![guarded(guards.clone(), store)],
-                });
+            stmts.push(self.half(&mut partial, buffer, (0, n_pairs), Some(lower)));
+            // Of the first level, what has no partner is copied; later ones have none.
+            if n_pairs < lower {
+                stmts.push(self.half(&mut partial, buffer, (n_pairs, lower - n_pairs), None));
             }
-            (halves, count) = (Some(buffer), lower);
+            (partial.halves, count) = (Some(buffer), lower);
         }
-
-        let mut terms: Vec<Expr> = (0..count)
-            .map(|at| match halves {
-                Some(buffer) => Expr::read(buffer, [Poly::constant(at)]),
-                None => partial(self, &mut values, Poly::constant(at)),
-            })
-            .collect();
+        let at = |it| Poly::constant(it);
+        let mut terms: Vec<Expr> = (0..count).map(|it| partial.read(self, at(it))).collect();
         while terms.len() > 1 {
             let upper = terms.split_off(terms.len().next_power_of_two() / 2);
             for (lower, upper) in terms.iter_mut().zip(upper) {
-                *lower = combined(reducer, lower.clone(), upper);
+                *lower = partial.combined(lower.clone(), upper);
             }
         }
-        let index = self.written_index(instance, &values);
+        let index = self.written_index(instance, &partial.values);
         let stores = terms.pop().map(|value| Stmt::Store { tensor: compute.tensor, index, value });
-        stmts.extend(stores.map(|it| guarded(guards, it)));
+        stmts.extend(stores.map(|it| guarded(partial.guards, it)));
         stmts
+    }
+
+    /// Lowers a loop that writes so many halves from the first on: partial results, combined with those so far
+    /// behind, if they have partners.
+    fn half(
+        &mut self,
+        partial: &mut PartialResults<'_, '_>,
+        buffer: TensorId,
+        (first, n): (i64, i64),
+        partner: Option<i64>,
+    ) -> Stmt {
+        let var = self.loop_var(n);
+        let at = |more: i64| Poly::var(var) + Poly::constant(first + more);
+        let own = partial.read(self, at(0));
+        let value = match partner {
+            Some(distance) => {
+                let other = partial.read(self, at(distance));
+                partial.combined(own, other)
+            }
+            None => own,
+        };
+        let store = Stmt::Store { tensor: buffer, index: vec![at(0)], value };
+        let body = vec![guarded(partial.guards.clone(), store)];
+        let (name, kind) = ("half".to_owned(), LoopKind::Vectorized);
+        Stmt::For { var, name, extent: Poly::constant(n), kind, body }
     }
 
     /// Lowers the reduction of a stage by halves to a vectorized loop.
@@ -131,8 +153,4 @@ impl<'a> Lowering<'a> {
         self.facts.bound_var(var, Poly::constant(extent));
         var
     }
-}
-
-fn combined(reducer: Reducer, lower: Expr, upper: Expr) -> Expr {
-    lower.binary(reducer.op(), upper)
 }

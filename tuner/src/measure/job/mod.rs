@@ -60,6 +60,7 @@ impl CaseSpec {
             seed: seed.wrapping_mul(1000).wrapping_add(n as u64),
             rows: rows(dag, id, dims),
             cold: false,
+            is_hostile: false,
         };
         let output = |id: &TensorId| {
             let (rel, abs) = tolerance(*id);
@@ -79,6 +80,13 @@ impl CaseSpec {
         for (param, cold) in self.case.params.iter_mut().zip(cold) {
             param.cold = *cold;
         }
+        self
+    }
+
+    /// The same extents, with floats such as break kernels.
+    #[must_use]
+    pub fn with_hostile_numbers(mut self) -> Self {
+        self.case.params.iter_mut().for_each(|it| it.is_hostile = true);
         self
     }
 

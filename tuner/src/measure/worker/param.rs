@@ -14,8 +14,18 @@ use crate::random::Random;
 /// build scripts draw the numbers too.
 const PERIOD: usize = 65_537;
 
+/// Floats such as break kernels, each row with those of one parameter: sums that overflow, denormals, equal
+/// numbers, sums that cancel, zeros of both signs and the ends of `exp`.
+const HOSTILE: [&[f64]; 5] = [
+    &[1e38, -1e38, 1e30, 1.0, -3e37],
+    &[1e-45, -1e-40, 3e-39, 0.0, -0.0, 1e-38],
+    &[0.7],
+    &[1e8, -1e8, 1.5, 1e-3, -1.0],
+    &[0.0, -0.0, 88.0, -104.0, 1.0],
+];
+
 impl ParamSpec {
-    /// Draws the parameter's value: floats in -1..1; indices of rows, and two that are out of bounds;
+    /// Draws the parameter's value: floats in -1..1, or hostile ones; indices of rows, and two that are out of bounds;
     /// other integers up to 100.
     pub(crate) fn array(&self) -> Array {
         self.drawn().repeated(&self.shape)
@@ -49,6 +59,12 @@ impl ParamSpec {
                 let mut random = Random::new(self.seed);
                 let row = |_| Number::Int(random.below(rows as usize + 2) as i64 - 1);
                 Array::from_fn(self.dtype, &few, row)
+            }
+            None if self.is_hostile && self.dtype.is_float() => {
+                let mut random = Random::new(self.seed);
+                let from = HOSTILE[random.below(HOSTILE.len())];
+                let number = |_| Number::Float(from[random.below(from.len())]).cast(self.dtype);
+                Array::from_fn(self.dtype, &few, number)
             }
             None => Array::random(self.dtype, &few, self.seed),
         }
@@ -124,11 +140,36 @@ mod tests {
             seed: 1,
             rows: None,
             cold: false,
+            is_hostile: false,
         };
         let array = param.array();
         assert_eq!(array.get(0), array.get(PERIOD));
         assert_ne!(array.get(0), array.get(500_000));
         assert_eq!(param.bytes(), array.bytes());
+    }
+
+    #[test]
+    fn hostile_parameters_have_few_numbers_and_all_kinds_are_drawn() {
+        let mut drawn = [false; HOSTILE.len()];
+        for seed in 0..40 {
+            let shape = vec![50];
+            let param = ParamSpec {
+                dtype: DType::F32,
+                shape,
+                seed,
+                rows: None,
+                cold: false,
+                is_hostile: true,
+            };
+            let numbers = param.array().to_f32_vec();
+            let is_of = |it: &&[f64]| {
+                let it: Vec<f32> = it.iter().map(|it| *it as f32).collect();
+                numbers.iter().all(|number| it.contains(number))
+            };
+            let kind = HOSTILE.iter().position(is_of).expect("all are of one kind");
+            drawn[kind] = true;
+        }
+        assert_eq!(drawn, [true; HOSTILE.len()]);
     }
 
     #[test]
@@ -139,6 +180,7 @@ mod tests {
             seed: 1,
             rows: Some(10),
             cold: false,
+            is_hostile: false,
         };
         let array = param.array();
         let rows: Vec<i64> = (0..1000).map(|it| array.get(it).to_i64()).collect();

@@ -396,6 +396,7 @@ mod tests {
             seed,
             rows: None,
             cold: false,
+            is_hostile: false,
         };
         let case = |n| Case { params: vec![spec(n, 1), spec(8, 2)], outputs: Vec::new() };
         let first = Arguments::new(&case(5), Purpose::Timing, std::iter::empty()).unwrap();
@@ -431,8 +432,14 @@ mod tests {
 
     #[test]
     fn what_a_launch_replaces_is_restored_and_not_shared() {
-        let spec =
-            ParamSpec { dtype: DType::F32, shape: vec![5], seed: 1, rows: None, cold: false };
+        let spec = ParamSpec {
+            dtype: DType::F32,
+            shape: vec![5],
+            seed: 1,
+            rows: None,
+            cold: false,
+            is_hostile: false,
+        };
         let result =
             OutputSpec { dtype: DType::F32, shape: vec![5], rel: 0.0, abs: 0.0, replaces: Some(0) };
         let case = Case { params: vec![spec.clone()], outputs: vec![result] };
@@ -449,8 +456,14 @@ mod tests {
 
     #[test]
     fn memory_of_an_evicted_copy_serves_the_next() {
-        let spec =
-            ParamSpec { dtype: DType::I32, shape: vec![6, 5], seed: 1, rows: None, cold: false };
+        let spec = ParamSpec {
+            dtype: DType::I32,
+            shape: vec![6, 5],
+            seed: 1,
+            rows: None,
+            cold: false,
+            is_hostile: false,
+        };
         let mut param = Param::new(&spec, Purpose::Timing, false).unwrap();
         let tiled = |factor| LayoutSpec { splits: vec![(0, factor)], order: vec![0, 2, 1] };
         let expected: Vec<Vec<u8>> = [2, 3, 4].map(|it| packed(&spec, &tiled(it))).into();
