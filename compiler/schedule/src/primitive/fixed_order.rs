@@ -31,6 +31,7 @@ impl Schedule {
             let order = self.dag.order(&self.dag.computes[n]);
             let by_lanes = match order {
                 None => continue,
+                // These primitives are legal: no tensor has more than 2^46 bytes.
                 Some(Order::Lanes { first }) => self.reduce_by_lanes(stage, first).is_ok(),
                 Some(Order::Sequence) => false,
             };
