@@ -125,11 +125,10 @@ impl Code<'_> {
             let Expr::Read { index, .. } = it else { return };
             let depends = |copies: &&Copies| index.iter().any(|it| mentions(it, copies.var));
             let vectors = copies.iter().filter(|it| it.vectorized).filter(depends);
-            let rows = || copies.iter().filter(|it| !it.vectorized && it.times > 1).filter(along);
-            let is_kept = rows().next().is_some() && !rows().any(|it| depends(&it));
+            let per_row =
+                copies.iter().filter(|it| !it.vectorized).filter(along).any(|it| depends(&it));
             let n_vectors: u64 = vectors.clone().map(|it| it.times).size();
-            // Vectors that no other row uses are loaded where they are used.
-            if vectors.count() > 0 && is_kept {
+            if vectors.count() > 0 && !per_row {
                 resident += n_vectors;
             }
         });

@@ -219,8 +219,11 @@ fn factor_lanes(
     let axis = b.fuse(stage, outer, AxisId(along as u32))?;
     let length = b.extent(stage, axis);
     let n_vectors = length.div_ceil(b.lanes());
-    // As many as where the program fixes the order; they hide the latency of an addition.
-    let best = n_vectors.min(LANES / b.lanes());
+    // As many as where the program fixes the order, if these and what is added to them are registers.
+    let reads = b.accesses(stage).iter().filter(|it| it.depends_on(along)).count() as u64;
+    let most = n_vectors.min(LANES / b.lanes());
+    let fits = most * (1 + reads) < u64::from(b.cpu().isa.registers());
+    let best = if fits { most } else { n_vectors.min(VECTORS) };
     let inner = b.decide_lanes(format!("{name} lanes"), n_vectors, best);
     let parts = b.split(stage, axis, &[Factor::Open(inner)])?;
     let part = b.apply(|it| it.rfactor(stage, parts[1]))?;
