@@ -143,7 +143,7 @@ pub enum ReductionOrder {
         has_tail: bool,
     },
     /// By halves: each partial result of the first half with its partner in the second, until one is left.
-    /// The reduce loop is what lowering makes of it.
+    /// Lowering chooses the loops.
     Halves,
 }
 

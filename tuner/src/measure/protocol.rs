@@ -132,7 +132,7 @@ pub(super) struct ParamSpec {
     pub(super) rows: Option<u64>,
     /// Timed launches find it in memory, and not in a cache.
     pub(super) cold: bool,
-    /// Its floats are such as break kernels: huge ones, tiny ones, equal ones, ones that cancel.
+    /// Its floats are stress values: huge, denormal, equal, cancelling.
     #[serde(default)]
     pub(super) is_hostile: bool,
 }

@@ -45,8 +45,8 @@ impl Dag {
     }
 }
 
-/// Keeps a product that is summed as it stands, and the rounding of one that is not, where a narrower range
-/// made one of the other: the bits of results are those of the whole range.
+/// Restores the contraction of a sum that folding changed: a bucket contracts exactly the products that the
+/// whole range contracts, so that both give the same bits.
 fn keep_contraction(before: &Compute, after: &mut Compute) {
     let is_product = |it: &Compute| matches!(it.body, Expr::Binary(BinaryOp::Mul, ..));
     match (is_product(before), is_product(after)) {

@@ -154,7 +154,7 @@ impl<'a> Elements<'a> {
         }
     }
 
-    /// Returns whether functions of a type are those of kernels.
+    /// Returns whether kernels and this interpreter share the elementary functions of a type.
     fn is_of_kernels(&self, dtype: DType) -> bool {
         self.dag.numerics == Numerics::Fixed && dtype == DType::F32
     }

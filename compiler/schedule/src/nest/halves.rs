@@ -71,7 +71,7 @@ impl<'a> Lowering<'a> {
             let buffer = partial.halves.unwrap_or_else(|| self.add_halves(instance, lower));
             let n_pairs = count - lower;
             stmts.push(self.half(&mut partial, buffer, (0, n_pairs), Some(lower)));
-            // Of the first level, what has no partner is copied; later ones have none.
+            // Partial results without a partner are copied; only the first level can have some.
             if n_pairs < lower {
                 stmts.push(self.half(&mut partial, buffer, (n_pairs, lower - n_pairs), None));
             }
@@ -91,8 +91,8 @@ impl<'a> Lowering<'a> {
         stmts
     }
 
-    /// Lowers a loop that writes so many halves from the first on: partial results, combined with those so far
-    /// behind, if they have partners.
+    /// Lowers a loop that writes `n` elements of `buffer` from `first` on: each is a partial result, combined
+    /// with its partner at distance `partner`, if it has one.
     fn half(
         &mut self,
         partial: &mut PartialResults<'_, '_>,

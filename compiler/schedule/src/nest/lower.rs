@@ -30,7 +30,7 @@ pub fn lower(schedule: &Schedule) -> Nest {
 }
 
 /// Lowers a schedule to a loop nest for vector code that reduces the lanes of a vectorized loop by halves:
-/// reductions in that order stay such loops. Anything else that runs it adds their terms otherwise.
+/// reductions in that order stay such loops. Other consumers of the nest would add the terms in sequence.
 pub fn lower_for_lanes(schedule: &Schedule) -> Nest {
     lower_for(schedule, true)
 }

@@ -83,7 +83,7 @@ impl CaseSpec {
         self
     }
 
-    /// The same extents, with floats such as break kernels.
+    /// The same extents, with stress values for floats.
     #[must_use]
     pub fn with_hostile_numbers(mut self) -> Self {
         self.case.params.iter_mut().for_each(|it| it.is_hostile = true);

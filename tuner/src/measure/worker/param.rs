@@ -14,8 +14,8 @@ use crate::random::Random;
 /// build scripts draw the numbers too.
 const PERIOD: usize = 65_537;
 
-/// Floats such as break kernels, each row with those of one parameter: sums that overflow, denormals, equal
-/// numbers, sums that cancel, zeros of both signs and the ends of `exp`.
+/// Stress values: each row is the set that one parameter draws from. Sums overflow, operands are denormal,
+/// numbers are equal, sums cancel, zeros have both signs, and `exp` reaches the ends of its range.
 const HOSTILE: [&[f64]; 5] = [
     &[1e38, -1e38, 1e30, 1.0, -3e37],
     &[1e-45, -1e-40, 3e-39, 0.0, -0.0, 1e-38],

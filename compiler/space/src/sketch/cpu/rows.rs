@@ -117,7 +117,7 @@ fn waits_for_memory(b: &Builder, rows: &Rows) -> bool {
 pub(super) fn contiguous_reduction(b: &Builder, stage: StageId) -> Option<(usize, usize)> {
     let compute = b.compute(stage);
     compute.reducer?;
-    // Where the program fixes the order, it has made the partial results.
+    // A reduction with a fixed order has its partial results from the initial schedule.
     if b.schedule.stage(stage).reduction != ReductionOrder::Any {
         return None;
     }
@@ -219,7 +219,7 @@ fn factor_lanes(
     let axis = b.fuse(stage, outer, AxisId(along as u32))?;
     let length = b.extent(stage, axis);
     let n_vectors = length.div_ceil(b.lanes());
-    // As many as where the program fixes the order, if these and what is added to them are registers.
+    // Fixed numerics have this many partial results. Accumulators and operands must fit the registers.
     let reads = b.accesses(stage).iter().filter(|it| it.depends_on(along)).count() as u64;
     let most = n_vectors.min(LANES / b.lanes());
     let fits = most * (1 + reads) < u64::from(b.cpu().isa.registers());
