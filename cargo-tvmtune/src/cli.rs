@@ -443,6 +443,10 @@ pub(crate) struct Check {
 pub(crate) struct Verify {
     #[command(flatten)]
     pub(crate) selection: Selection,
+    /// Run kernels with fixed numerics by every schedule, default ones too, on every instruction set of this
+    /// machine and on several numbers of threads: all bits are those of the definition
+    #[arg(long)]
+    pub(crate) bits: bool,
     /// Look at what the crate ships only, not at your cache
     #[arg(long)]
     pub(crate) shipped: bool,

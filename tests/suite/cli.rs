@@ -194,6 +194,42 @@ fn records_are_verified_and_those_that_say_something_else_are_found() {
     assert!(cut.out.contains("0 schedules: 1 not as recorded"), "{cut:?}");
 }
 
+#[test]
+fn bits_are_verified_where_numerics_are_fixed() {
+    let free = "
+        #[autotune(dims(N = 40), numerics = \"free\")]
+        pub fn free(x: Tensor<f32, N>) -> Tensor<f32, N> { compute(|n| x[[n]] * 2.0) }";
+    let sandbox = Sandbox::new("sandbox", &format!("{SOURCE}{free}"));
+    sandbox.write("tvmtune.toml", "numerics = \"fixed\"\n");
+    let status = check(&sandbox, &["status"], 0).out;
+    let notes = |kernel: &str| {
+        let mut lines = status.lines().filter(|it| it.contains(kernel));
+        lines.all(|it| it.contains("fixed numerics"))
+    };
+    assert!(notes("scaled_sum") && !notes("free"), "{status}");
+
+    check(&sandbox, &["tune", "--trials", "4", "-k", "scaled_sum"], 0);
+    check(&sandbox, &["accept"], 0);
+    let all = check(&sandbox, &["verify", "--bits"], 0).out;
+    assert!(all.contains("of 1 kernel with fixed numerics, on "), "{all}");
+    assert!(all.contains(": 0 runs with other bits"), "{all}");
+    assert!(all.contains("1 kernel with free numerics left out"), "{all}");
+    let lines: Vec<serde_json::Value> =
+        serde_json::from_str(&check(&sandbox, &["verify", "--bits", "--json"], 0).out)
+            .expect("JSON");
+    let of_record = |it: &&serde_json::Value| it["schedule"] != "default";
+    assert!(lines.iter().any(|it| of_record(&it)) && !lines.iter().all(|it| of_record(&it)));
+    assert!([1, 2, 3].iter().all(|n| lines.iter().any(|it| it["threads"] == *n)), "{lines:?}");
+    assert!(lines.iter().all(|it| it["places"].as_u64() >= Some(2)), "{lines:?}");
+
+    let shipped = files(&sandbox.package().join("tvmtune")).remove(0);
+    let text = fs::read_to_string(&shipped).expect("readable");
+    let changed = text.replacen("trace = [", "trace = [\n    \"rfactor s0 a1\",", 1);
+    fs::write(&shipped, changed).expect("writable");
+    let said = check(&sandbox, &["verify", "--bits", "--shipped"], 1).out;
+    assert!(said.contains("would change the bits of results"), "{said}");
+}
+
 /// Two programs of one name, and one of another.
 const NAMESAKES: &str = "
 pub mod small {

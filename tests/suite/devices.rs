@@ -6,7 +6,7 @@ use tvmtune_runtime::cuda::cudarc::driver::{CudaSlice, CudaView, CudaViewMut};
 use tvmtune_runtime::cuda::{Arch, Device, Stream};
 use tvmtune_runtime::raw::cuda::{Format, Function, Image, Param, TableEntry as Entry, Variant};
 use tvmtune_runtime::raw::{Backend, Bucket, Call, Layout, Program, Traced, fit};
-use tvmtune_runtime::{Error, Isa, PlanInfo, Queue, Spec, Tier, Weight, autotune};
+use tvmtune_runtime::{Error, Isa, Numerics, PlanInfo, Queue, Spec, Tier, Weight, autotune};
 use tvmtune_tests::nvrtc::nvrtc;
 use tvmtune_tuner::compile::{Compiler, Source};
 
@@ -159,8 +159,14 @@ extern "C" __global__ void reverse_add(const float* t, const float* w, float* y,
 
 static SWAPPED: Layout = Layout { splits: &[], order: &[1, 0] };
 static BUCKETS: [Bucket; 1] = [Bucket { ranges: &[(1, 64)], work, variants: &[] }];
-static SPEC: Spec =
-    Spec { name: "test", workload: "0f", dims: &[("M", 1, 64)], params: &[], outputs: &[] };
+static SPEC: Spec = Spec {
+    name: "test",
+    workload: "0f",
+    numerics: Numerics::Free,
+    dims: &[("M", 1, 64)],
+    params: &[],
+    outputs: &[],
+};
 static TRACED: Traced = Traced { spec: &SPEC, buckets: &BUCKETS };
 static TABLE: [Entry; 6] = [
     Entry::Pointer { arg: 0, layout: None, align: 4 },

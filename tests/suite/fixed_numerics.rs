@@ -17,7 +17,7 @@ use tvmtune_runtime::raw::Threads;
 use tvmtune_runtime::{Cpu, Weight};
 use tvmtune_schedule::arbitrary::{Case, Move, any_case, any_moves, runner, scheduled};
 use tvmtune_schedule::{Schedule, nest};
-use tvmtune_space::default;
+use tvmtune_space::{default, sketch};
 use tvmtune_tests::numerics::fixed as ops;
 use tvmtune_tests::workload;
 use tvmtune_tuner::outcome::Outcome;
@@ -269,6 +269,38 @@ fn products_convolutions_and_attention() {
         }",
         &[1, 16, 33, 70],
     );
+}
+
+/// The program of attention of two heads over as many queries as keys, with that value of masked scores.
+fn attention(score: &str) -> String {
+    format!(
+        "#[autotune(dims(S = 1..=130, D = 8, H = 2))]
+        fn f(
+            q: Tensor<f32, S, H, D>, k: Tensor<f32, S, H, D>, v: Tensor<f32, S, H, D>, lengths: Tensor<i32, H>
+        ) -> Tensor<f32, S, H, D> {{
+            let s = compute(|h, i, j| sum(0..D, |d| q[[i, h, d]] * k[[j, h, d]]) * 0.25);
+            let m = compute(|h, i, j| {score});
+            let top = compute(|h, i| max(0..S, |j| m[[h, i, j]]));
+            let e = compute(|h, i, j| exp(m[[h, i, j]] - top[[h, i]]));
+            let total = compute(|h, i| sum(0..S, |j| e[[h, i, j]]));
+            compute(|i, h, d| sum(0..S, |j| e[[h, i, j]] * v[[j, h, d]]) / total[[h, i]])
+        }}"
+    )
+}
+
+#[test]
+fn attention_is_one_kernel_whose_queries_are_lanes() {
+    for (score, extents) in [
+        ("if (j as i32) < lengths[[h]] { s[[h, i, j]] } else { -1e30 }", [1, 17, 65]),
+        ("if i >= j { s[[h, i, j]] } else { f32::NEG_INFINITY }", [2, 64, 130]),
+    ] {
+        let source = attention(score);
+        for isa in ISAS {
+            let found = sketch::sketches(&fixed(&source), &Target::generic(isa));
+            assert!(found[0].name.ends_with(": attention at once"), "{}", found[0].name);
+        }
+        check(&source, &extents);
+    }
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! Constants and kernel templates in the attribute: their values and texts, and the checks that stand in
-//! the expansion.
+//! Constants and kernel templates in the attribute, and the numerics of the crate: their values and texts,
+//! and the checks that stand in the expansion.
 //!
 //! In: an attribute's arguments. Out: the same with texts for templates and numbers for constants, read
 //! in the sources of the crate by the rules of the build script ([`tvmtune_plan::source`]), and items by
@@ -21,6 +21,7 @@ use syn::ItemFn;
 use syn::spanned::Spanned;
 use tvmtune_ir::dsl::{self, NamedText};
 use tvmtune_plan::handoff::Handoff;
+use tvmtune_plan::of_crate::{self, CONFIG_FILE};
 use tvmtune_plan::source::{self, Cfg, NoBindings, Place, Sources, Unread};
 
 use crate::compiler::{self, Compiler};
@@ -52,27 +53,52 @@ pub(crate) fn resolve(options: &TokenStream, function: &ItemFn) -> Resolved {
         checks.extend(tracked);
         text
     });
+    let (options, of_crate) = with_numerics(options);
+    checks.extend(of_crate);
     Resolved { options, checks, is_unknown }
+}
+
+/// The arguments with the numerics of the crate, if they say none, and items by which the compiler tracks the
+/// file that says them, or that report what is wrong with it.
+fn with_numerics(options: TokenStream) -> (TokenStream, TokenStream) {
+    let manifest_dir = manifest_dir();
+    match of_crate::numerics(&manifest_dir) {
+        Ok(numerics) => {
+            let file = Path::new(CONFIG_FILE);
+            let is_there = manifest_dir.join(file).exists();
+            let tracked = is_there.then(|| tracked(file)).flatten().unwrap_or_default();
+            (dsl::with_numerics(options, numerics), tracked)
+        }
+        Err(why) => {
+            let message = format!("`{CONFIG_FILE}`: {why}");
+            (options, quote!(::core::compile_error!(#message);))
+        }
+    }
+}
+
+fn manifest_dir() -> PathBuf {
+    PathBuf::from(std::env::var_os("CARGO_MANIFEST_DIR").unwrap_or_default())
+}
+
+/// An item by which the compiler tracks a file of the package.
+fn tracked(file: &Path) -> Option<TokenStream> {
+    let file = file.to_str()?;
+    Some(quote! {
+        const _: &::core::primitive::str = ::core::include_str!(
+            ::core::concat!(::core::env!("CARGO_MANIFEST_DIR"), "/", #file)
+        );
+    })
 }
 
 /// The text of a kernel template or the bindings of a header, and items by which the compiler tracks the
 /// files that it is made of. Bindings are compiled, too: they hold the layouts of structs against those of
 /// the header.
 fn named_text(named: &NamedText) -> (Result<String, String>, TokenStream) {
-    let manifest_dir = PathBuf::from(std::env::var_os("CARGO_MANIFEST_DIR").unwrap_or_default());
+    let manifest_dir = manifest_dir();
     let mut files = BTreeSet::new();
     let text = source::text(&manifest_dir, named, &mut files).map_err(|it| reason(&it));
     let existing = files.iter().filter(|it| manifest_dir.join(it).exists());
-    let mut items: TokenStream = existing
-        .filter_map(|it| it.to_str())
-        .map(|file| {
-            quote! {
-                const _: &::core::primitive::str = ::core::include_str!(
-                    ::core::concat!(::core::env!("CARGO_MANIFEST_DIR"), "/", #file)
-                );
-            }
-        })
-        .collect();
+    let mut items: TokenStream = existing.filter_map(|it| tracked(it)).collect();
     if let (NamedText::Bindings { .. }, Ok(text)) = (named, &text)
         && let Ok(bindings) = text.parse::<TokenStream>()
     {
@@ -139,10 +165,8 @@ fn position(span: Span) -> (Option<PathBuf>, usize) {
 fn with_sources<T>(f: impl FnOnce(&mut Sources) -> T) -> T {
     static LAST: Mutex<Option<(PathBuf, Sources)>> = Mutex::new(None);
     let Some(root) = compiler::root_file() else {
-        let manifest_dir =
-            PathBuf::from(std::env::var_os("CARGO_MANIFEST_DIR").unwrap_or_default());
         let roots: Vec<PathBuf> =
-            source::roots(&manifest_dir).into_iter().map(|it| it.path).collect();
+            source::roots(&manifest_dir()).into_iter().map(|it| it.path).collect();
         return f(&mut Sources::read(&roots, &Cfg::of_host()));
     };
     let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);

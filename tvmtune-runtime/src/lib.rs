@@ -129,7 +129,7 @@ pub use error::{DeviceKind, Error, Unfit};
 #[cfg(feature = "half")]
 pub use half;
 pub use isa::Isa;
-pub use plan::{Effort, PlanInfo, Search, Spec, TensorSpec, Tier};
+pub use plan::{Effort, Numerics, PlanInfo, Search, Spec, TensorSpec, Tier};
 #[cfg(feature = "cpu")]
 pub use queue::{Held, Queue};
 /// Turns a tensor program into a tuned kernel. See the [crate documentation](crate).

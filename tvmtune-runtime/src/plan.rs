@@ -65,6 +65,16 @@ impl Effort {
     pub const NONE: Self = Self { trials: 0, seconds: 0.0, search: Search::None };
 }
 
+/// The results that a program's schedules may give.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Numerics {
+    /// Near the definition: schedules choose the order of reductions.
+    #[default]
+    Free,
+    /// The same bits by every schedule, in every bucket, with every number of threads, on every CPU.
+    Fixed,
+}
+
 /// The code that a launch with given dimensions runs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PlanInfo {
@@ -74,6 +84,8 @@ pub struct PlanInfo {
     pub bucket: &'static [(usize, usize)],
     /// The instruction set it is for.
     pub isa: Isa,
+    /// The numerics of the program.
+    pub numerics: Numerics,
     /// The time of one launch when it was measured, in ns; `None` if it was not.
     pub median_ns: Option<f64>,
     /// The effort of finding the schedule.
@@ -89,6 +101,8 @@ pub struct Spec {
     pub name: &'static str,
     /// SHA-256 of the program's canonical text, in hex: the name of its records.
     pub workload: &'static str,
+    /// The results that schedules of it may give.
+    pub numerics: Numerics,
     /// The dynamic dimensions with their ranges, both ends included.
     pub dims: &'static [(&'static str, usize, usize)],
     /// The parameters that are tensors, in order.

@@ -24,6 +24,7 @@ pub(crate) mod train;
 pub(crate) mod tune;
 pub(crate) mod upgrade;
 pub(crate) mod verify;
+mod verify_bits;
 pub(crate) mod watch;
 #[cfg(feature = "fleet")]
 pub(crate) mod worker;

@@ -18,6 +18,7 @@ use tvmtune_tuner::compile::{Nvrtc, usage};
 use tvmtune_tuner::measure::{Measurer, WorkerCommand};
 use tvmtune_tuner::tune::{self, Workload};
 
+use super::verify_bits;
 use crate::cli::Verify;
 use crate::output::println;
 use crate::records::{self, PackageRecords};
@@ -60,6 +61,9 @@ enum Verdict {
 }
 
 pub(crate) fn run(arguments: &Verify) -> Result<Exit> {
+    if arguments.bits {
+        return verify_bits::run(arguments);
+    }
     let packages = workspace::packages(&arguments.selection)?;
     let worker = WorkerCommand::this_executable()?;
     let mut devices = Devices { cpu: Measurer::new(worker.clone()), gpu: None };

@@ -1,5 +1,6 @@
 //! Times the default schedules of programs with fixed numerics beside those with free ones, on this CPU:
-//! the costs that docs/numerics.md has. `fixed_cost rms` takes programs whose names contain this.
+//! the costs that docs/numerics.md has. `fixed_cost rms` takes programs whose names contain this, and
+//! `fixed_cost ops.rs` those of a file.
 //!
 //! Of each program of the library of kernels and of MiniLM, at the largest extents of each bucket, and of
 //! each layer of the zoo; both kinds of code are timed in turn.
@@ -35,7 +36,11 @@ fn main() {
     println!("| program | extents | free | fixed | fixed / free | quartiles |");
     println!("|---|---|---|---|---|---|");
     let mut ratios = Vec::new();
-    for (dag, dims) in programs().into_iter().filter(|(dag, _)| dag.name.contains(&only)) {
+    let all = match only.ends_with(".rs") {
+        true => ops(&std::fs::read_to_string(&only).expect("a file")),
+        false => programs().into_iter().filter(|(dag, _)| dag.name.contains(&only)).collect(),
+    };
+    for (dag, dims) in all {
         let mut fixed = dag.clone();
         fixed.fix_numerics();
         let point: Vec<Interval> = dims.iter().map(|it| Interval::point(*it)).collect();
@@ -79,7 +84,14 @@ fn programs() -> Vec<(Dag, Vec<i64>)> {
             }
         }
     }
-    for item in SOURCES.iter().flat_map(|it| it.split("#[autotune").skip(1)) {
+    all.extend(SOURCES.iter().flat_map(|it| ops(it)));
+    all
+}
+
+/// The programs of a source file, each at the largest extents of its buckets.
+fn ops(source: &str) -> Vec<(Dag, Vec<i64>)> {
+    let mut all = Vec::new();
+    for item in source.split("#[autotune").skip(1) {
         let end = item.find("\n}").expect("a function ends") + 2;
         let text = format!("#[autotune{}", &item[..end]);
         let function: syn::ItemFn = syn::parse_str(&text).expect("a function");

@@ -29,6 +29,7 @@ const LEAST_LIMIT: Duration = Duration::from_secs(5);
 pub struct WorkerCommand {
     program: PathBuf,
     args: Vec<OsString>,
+    variables: Vec<(OsString, OsString)>,
 }
 
 /// The result of a request.
@@ -74,13 +75,20 @@ impl WorkerCommand {
 
     /// Runs another executable, whose `main` calls [`worker::maybe_run`].
     pub fn new(program: PathBuf) -> Self {
-        Self { program, args: Vec::new() }
+        Self { program, args: Vec::new(), variables: Vec::new() }
     }
 
     /// Adds an argument.
     #[must_use]
     pub fn arg(mut self, arg: impl Into<OsString>) -> Self {
         self.args.push(arg.into());
+        self
+    }
+
+    /// Sets a variable of its environment.
+    #[must_use]
+    pub fn env(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
+        self.variables.push((name.into(), value.into()));
         self
     }
 }
@@ -166,6 +174,7 @@ impl Pool {
         let limit = (self.max_limit + GRACE).as_secs();
         let mut child = Command::new(&self.command.program)
             .args(&self.command.args)
+            .envs(self.command.variables.iter().map(|(name, value)| (name, value)))
             .env(worker::VARIABLE, limit.to_string())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

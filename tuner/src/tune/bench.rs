@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use tvmtune_ir::dag::Numerics;
 use tvmtune_ir::target::Target;
 use tvmtune_schedule::Instruction;
 
@@ -91,7 +92,8 @@ fn replace_timings(outcomes: &mut [Outcome], timings: Vec<Timing>) {
 const VERIFY_SEED: u64 = 0x7e57;
 
 /// Runs the code of a trace for one bucket of a workload at its largest, smallest and non-divisible
-/// extents; returns the number of these. The inner error says what is wrong with it.
+/// extents, where numerics are fixed on hostile numbers, too; returns the number of runs. The inner error says
+/// what is wrong with it.
 ///
 /// # Errors
 ///
@@ -112,7 +114,12 @@ pub fn verify(
         Err(why) => return Ok(Err(why)),
     };
     let case = |dims: &Vec<i64>| CaseSpec::new(&task.dag, dims, VERIFY_SEED, &|_| (0.0, 0.0));
-    let cases: Vec<CaseSpec> = task.dims().iter().map(case).collect();
+    let mut cases: Vec<CaseSpec> = task.dims().iter().map(case).collect();
+    if task.dag.numerics == Numerics::Fixed {
+        let hostile: Vec<CaseSpec> =
+            cases.iter().map(|it| it.clone().with_hostile_numbers()).collect();
+        cases.extend(hostile);
+    }
     let job = code.job(&cases);
     measurer.set_up(&cases, None)?;
     for (n, case) in cases.iter().enumerate() {

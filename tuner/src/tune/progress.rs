@@ -4,12 +4,12 @@
 //! `<cache>/v1/progress/<process>.json` is replaced atomically; one whose process is gone, or that was not replaced for long, is removed.
 
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process;
+use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 use tvmtune_plan::database::{Cache, Holder, atomic};
+use tvmtune_plan::process;
 use tvmtune_plan::read::{self, limit};
 
 use super::event::Event;
@@ -71,7 +71,7 @@ const STALE: Duration = Duration::from_secs(600);
 impl ProgressFile {
     /// Creates the file of a run in this process that waits for its device.
     pub fn new(cache: &Cache, package: &str, budget: Duration) -> Self {
-        let (process, now) = (process::id(), unix_ms());
+        let (process, now) = (std::process::id(), unix_ms());
         let progress = Progress {
             process,
             package: package.to_owned(),
@@ -153,10 +153,7 @@ impl Progress {
     /// Tells if its process is gone, or has said nothing for long.
     fn is_stale(&self) -> bool {
         let age = Duration::from_millis(unix_ms().saturating_sub(self.updated_unix_ms));
-        // Elsewhere than on Linux, age alone tells.
-        let is_gone = cfg!(target_os = "linux")
-            && !Path::new("/proc").join(self.process.to_string()).exists();
-        is_gone || age > STALE
+        process::is_gone(self.process) || age > STALE
     }
 }
 

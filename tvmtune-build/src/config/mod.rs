@@ -2,6 +2,7 @@
 //!
 //! ```toml
 //! schema = 1
+//! numerics = "fixed"             # for ops that say nothing of theirs
 //!
 //! [policy]
 //! require = ["avx512", "sm_90a"] # what `cargo tvmtune check` insists on
@@ -28,8 +29,10 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use serde::{Deserialize, Deserializer, Serialize};
+use tvmtune_ir::dag::Numerics;
 use tvmtune_ir::target::Platform;
 use tvmtune_ir::target::gpu::Arch;
+use tvmtune_plan::of_crate::CONFIG_FILE;
 use tvmtune_plan::read::{self, limit};
 use tvmtune_plan::record::SearchLimits;
 
@@ -39,7 +42,7 @@ pub use keys::keys;
 use crate::error::{Error, ErrorKind};
 
 /// The file's name, beside `Cargo.toml`.
-pub const FILE_NAME: &str = "tvmtune.toml";
+pub const FILE_NAME: &str = CONFIG_FILE;
 
 /// The version of the file that this build reads.
 const SCHEMA: u32 = 1;
@@ -50,6 +53,9 @@ const SCHEMA: u32 = 1;
 pub struct Config {
     /// The version of the format.
     schema: Option<u32>,
+    /// The numerics of programs whose attributes say none; the macro reads them itself.
+    #[serde(deserialize_with = "numerics")]
+    pub numerics: Numerics,
     /// The requirements of a release.
     pub policy: Policy,
     /// The targets of embedded code.
@@ -220,6 +226,10 @@ impl FromStr for Span {
     }
 }
 
+fn numerics<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Numerics, D::Error> {
+    String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+}
+
 fn span<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
     let text = match toml::Value::deserialize(deserializer)? {
         toml::Value::String(text) => text,
@@ -283,6 +293,7 @@ mod tests {
     fn every_field_can_be_set() {
         let text = "
             schema = 1
+            numerics = \"fixed\"
             [policy]
             require = [\"avx2\", \"sm_90a\"]
             [targets]
@@ -297,6 +308,7 @@ mod tests {
         ";
         let expected = Config {
             schema: Some(1),
+            numerics: Numerics::Fixed,
             policy: Policy { require: vec![Isa::Avx2.into(), Arch { sm: 90, exact: true }.into()] },
             targets: Targets {
                 cuda: Some(Cuda { archs: vec![Arch { sm: 80, exact: false }], native: true }),
@@ -321,6 +333,7 @@ mod tests {
         check("[budget]\ntrails = 8", "did you mean `trials`?");
         check("[budget]\ntotal = \"soon\"", "`soon` is no length of time");
         check("[budget]\ntotal = 600", "`600` is no length of time");
+        check("numerics = \"exact\"", "`exact` is no kind of numerics; expected `fixed` or `free`");
         check("[policy]\nrequire = [\"sse\"]", "`sse` is no instruction set");
         check("[targets]\ncuda = [\"sm_91\"]", "`sm_91` is no architecture; expected `native` or");
         for bad in ["0", "-1", "nan", "inf"] {

@@ -14,6 +14,7 @@ mod spec;
 
 use proc_macro2::{Ident, TokenStream};
 use quote::{ToTokens, quote};
+use tvmtune_ir::dag::Numerics;
 use tvmtune_ir::dsl::{DynamicDim, Program};
 
 use crate::expand::Planned;
@@ -43,6 +44,7 @@ struct Emitter<'a> {
     dims: Ident,
     q: Ident,
     id: &'a str,
+    numerics: Numerics,
     plan: &'a Plan,
 }
 
@@ -74,6 +76,7 @@ impl<'a> Emitter<'a> {
             dims,
             q,
             id,
+            numerics: dag.numerics,
             plan,
         }
     }
@@ -357,7 +360,7 @@ impl Emitter<'_> {
                 {
                     #checked
                     ::core::result::Result::Ok(
-                        <#q as rt::raw::Backend>::plan::<#n_buckets>(&self.kernel, &#dims),
+                        <#q as rt::raw::Backend>::plan::<#n_buckets>(&SPEC, &self.kernel, &#dims),
                     )
                 }
             }

@@ -2,6 +2,7 @@
 
 use proc_macro2::TokenStream;
 use quote::quote;
+use tvmtune_ir::dag::Numerics;
 
 use super::Emitter;
 use crate::operand::{Kind, Operand};
@@ -9,6 +10,10 @@ use crate::operand::{Kind, Operand};
 impl Emitter<'_> {
     pub(super) fn spec(&self) -> TokenStream {
         let (name, id) = (self.program.ident.to_string(), self.id);
+        let numerics = match self.numerics {
+            Numerics::Free => quote!(rt::Numerics::Free),
+            Numerics::Fixed => quote!(rt::Numerics::Fixed),
+        };
         let dims = self.program.dims.iter().map(|it| {
             let (name, lo, hi) = (it.ident.to_string(), it.range.lo as usize, it.range.hi as usize);
             quote!((#name, #lo, #hi))
@@ -24,6 +29,7 @@ impl Emitter<'_> {
             pub const SPEC: rt::Spec = rt::Spec {
                 name: #name,
                 workload: #id,
+                numerics: #numerics,
                 dims: &[#(#dims),*],
                 params: &[#(#params),*],
                 outputs: &[#(#outputs),*],

@@ -10,7 +10,7 @@ use super::new_tensor::ElementsMut;
 use super::view::Elements;
 use crate::cpu::call;
 use crate::raw::{Arg, Backend, Call, Program, WeightArg};
-use crate::{Cpu, DeviceKind, Element, Error, Held, PlanInfo, Queue, Weight};
+use crate::{Cpu, DeviceKind, Element, Error, Held, PlanInfo, Queue, Spec, Weight};
 
 impl Queue for Device {}
 
@@ -146,11 +146,11 @@ impl Backend for Device {
         }
     }
 
-    fn plan<const N: usize>(kernel: &Loaded<N>, dims: &[i64]) -> PlanInfo {
+    fn plan<const N: usize>(spec: &'static Spec, kernel: &Loaded<N>, dims: &[i64]) -> PlanInfo {
         match kernel {
-            Loaded::Cpu(kernel) => <Cpu as Backend>::plan(kernel, dims),
+            Loaded::Cpu(kernel) => <Cpu as Backend>::plan(spec, kernel, dims),
             #[cfg(feature = "candle-cuda")]
-            Loaded::Cuda(kernel) => <Stream as Backend>::plan::<N>(kernel, dims),
+            Loaded::Cuda(kernel) => <Stream as Backend>::plan::<N>(spec, kernel, dims),
         }
     }
 

@@ -3,7 +3,7 @@
 
 use super::{Cpu, call};
 use crate::raw::{Arg, Backend, Call, Kernel, Program, TableEntry, Variant, WeightArg};
-use crate::{Element, Error, Held, PlanInfo, Queue, Weight};
+use crate::{Element, Error, Held, PlanInfo, Queue, Spec, Weight};
 
 impl Queue for Cpu {}
 
@@ -32,8 +32,8 @@ impl Backend for Cpu {
         Ok(kernel.variant(self, dims))
     }
 
-    fn plan<const N: usize>(kernel: &Kernel<N>, dims: &[i64]) -> PlanInfo {
-        kernel.plan(dims)
+    fn plan<const N: usize>(spec: &'static Spec, kernel: &Kernel<N>, dims: &[i64]) -> PlanInfo {
+        kernel.plan(spec, dims)
     }
 
     fn prepare<const N: usize, T: Element>(

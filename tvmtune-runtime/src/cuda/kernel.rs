@@ -12,7 +12,7 @@ use super::module::{Entry, Module};
 use super::{Arch, Device, Stream};
 use crate::raw::cuda::{Misfit, TableEntry, Variant};
 use crate::raw::{Program, are_inside};
-use crate::{Error, Isa, PlanInfo};
+use crate::{Error, Isa, PlanInfo, Spec};
 
 /// Maximal number of parameters of a function, and of tensor maps of a variant: launches keep them
 /// on the stack.
@@ -155,13 +155,14 @@ impl DeviceKernel {
     }
 
     /// Describes what runs for these dimensions.
-    pub(super) fn plan(&self, dims: &[i64]) -> PlanInfo {
+    pub(super) fn plan(&self, spec: &'static Spec, dims: &[i64]) -> PlanInfo {
         let bucket = self.bucket(dims);
         let variant = bucket.map(|it| it.variant);
         PlanInfo {
             tier: variant.map_or(crate::Tier::Default, |it| it.tier),
             bucket: bucket.map_or(&[], |it| it.ranges),
             isa: Isa::Cuda(self.loaded.arch),
+            numerics: spec.numerics,
             median_ns: variant.and_then(|it| it.median_ns),
             effort: variant.map_or(crate::Effort::NONE, |it| it.effort),
             artifact: variant.map_or("", |it| it.artifact),

@@ -6,7 +6,7 @@ use super::kernel::{Chosen, DeviceKernel};
 use super::{Stream, launch};
 use crate::raw::cuda::TableEntry;
 use crate::raw::{Backend, Call, Program};
-use crate::{Element, Error, Held, PlanInfo, Queue, Weight};
+use crate::{Element, Error, Held, PlanInfo, Queue, Spec, Weight};
 
 impl Queue for Stream {}
 
@@ -36,8 +36,8 @@ impl Backend for Stream {
         kernel.choose(name, dims).map(Some)
     }
 
-    fn plan<const N: usize>(kernel: &DeviceKernel, dims: &[i64]) -> PlanInfo {
-        kernel.plan(dims)
+    fn plan<const N: usize>(spec: &'static Spec, kernel: &DeviceKernel, dims: &[i64]) -> PlanInfo {
+        kernel.plan(spec, dims)
     }
 
     fn prepare<const N: usize, T: Element>(

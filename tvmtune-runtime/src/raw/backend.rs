@@ -78,8 +78,12 @@ pub trait Backend {
         dims: &[i64],
     ) -> Result<Option<Self::Variant<'a>>, Error>;
 
-    /// Describes what a launch with these dimensions runs.
-    fn plan<const N: usize>(kernel: &Self::Kernel<N>, dims: &[i64]) -> PlanInfo;
+    /// Describes what a launch of a program with these dimensions runs.
+    fn plan<const N: usize>(
+        spec: &'static Spec,
+        kernel: &Self::Kernel<N>,
+        dims: &[i64],
+    ) -> PlanInfo;
 
     /// Packs a weight, ahead of launches, into the layouts of argument `arg`, on the device.
     ///

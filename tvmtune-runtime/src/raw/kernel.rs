@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use super::{Traced, Variant};
 use crate::cpu::modes::RustModes;
 use crate::trace::{self, LaunchedCode};
-use crate::{Cpu, Effort, Error, Isa, PlanInfo, Tier};
+use crate::{Cpu, Effort, Error, Isa, PlanInfo, Spec, Tier};
 
 /// The code of a program for a range of its dimensions.
 #[derive(Clone, Copy, Debug)]
@@ -48,13 +48,14 @@ impl<const N: usize> Kernel<N> {
     }
 
     /// Describes what runs for these dimensions.
-    pub fn plan(&self, dims: &[i64]) -> PlanInfo {
+    pub fn plan(&self, spec: &'static Spec, dims: &[i64]) -> PlanInfo {
         let bucket = self.bucket(dims);
         let variant = bucket.and_then(|it| self.chosen[it]);
         PlanInfo {
             tier: variant.map_or(Tier::Default, |it| it.tier),
             bucket: bucket.map_or(&[], |it| self.buckets[it].ranges),
             isa: variant.map_or(Isa::Portable, |it| it.isa),
+            numerics: spec.numerics,
             median_ns: variant.and_then(|it| it.median_ns),
             effort: variant.map_or(Effort::NONE, |it| it.effort),
             artifact: variant.map_or("", |it| it.artifact),

@@ -9,11 +9,12 @@ use super::event::Event;
 use super::sink::{Sink, write_whole};
 use super::{Clock, Launch, LaunchedCode};
 use crate::raw::{Bucket, Traced};
-use crate::{Isa, Spec, Tier};
+use crate::{Isa, Numerics, Spec, Tier};
 
 static SPEC: Spec = Spec {
     name: "linear",
     workload: "c0ffee",
+    numerics: Numerics::Free,
     dims: &[("M", 1, 64), ("K", 1, 8)],
     params: &[],
     outputs: &[],

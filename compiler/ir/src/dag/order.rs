@@ -7,6 +7,8 @@
 //! In: a dag. Out: the order of each of its reductions. Next: [`interp::run_in_order`](crate::interp)
 //! computes by it, and primitives of schedules refuse to change it.
 
+use std::str::FromStr;
+
 use super::access::accesses;
 use super::prefix::Prefix;
 use super::{Compute, Dag, Expr, TensorId};
@@ -50,6 +52,20 @@ pub enum Order {
         /// The first of these axes, a reduce axis of the compute.
         first: usize,
     },
+}
+
+/// The text names no numerics.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is no kind of numerics; expected `fixed` or `free`")]
+pub struct UnknownNumerics(String);
+
+impl FromStr for Numerics {
+    type Err = UnknownNumerics;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let found = [Numerics::Free, Numerics::Fixed].into_iter().find(|it| it.name() == text);
+        found.ok_or_else(|| UnknownNumerics(text.to_owned()))
+    }
 }
 
 impl Dag {

@@ -59,6 +59,7 @@ use crate::poly::{Interval, Poly};
 pub use constants::with_constants;
 pub use instances::{Instance, element_types, for_each_instance, instances};
 pub use nesting::{check as check_nesting, without_deep_groups};
+pub use numerics::with_numerics;
 pub use options::{DimDeclaration, Options, Tolerance};
 pub use residence::Residence;
 pub use syntax::{Unreadable, function};

@@ -8,6 +8,9 @@ use std::fmt;
 use std::fs;
 use std::fs::File;
 
+#[cfg(target_os = "linux")]
+use crate::process::state;
+
 /// The process that holds a lock, as far as it is known.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Holder {
@@ -68,12 +71,6 @@ impl Holder {
     fn of_process(process: u32) -> Self {
         Self { process: Some(process), ..Self::default() }
     }
-}
-
-/// Returns the state in a line of `/proc/<process>/stat`, which follows the name in parentheses.
-#[cfg(target_os = "linux")]
-fn state(stat: &str) -> Option<char> {
-    stat.rsplit_once(')')?.1.trim_start().chars().next()
 }
 
 #[cfg(target_os = "linux")]
@@ -144,6 +141,5 @@ mod tests {
         assert!(stopped.to_string().contains("which is stopped"));
         assert!(stopped.advice().contains(&format!("kill -CONT {process}")));
         assert_eq!(Holder::default().to_string(), "another process");
-        assert_eq!(state("7 (a ) name) T 1 7"), Some('T'));
     }
 }

@@ -15,8 +15,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, SystemTime};
 
 use super::files::entries;
+use crate::process::is_gone;
 
-/// The age from which a file is left over if no process has its number, and from which it is anyhow.
+/// The age from which a file is left over if its process has ended, and from which it is anyhow.
 const AGE_OF_DEAD: Duration = Duration::from_secs(60);
 const AGE: Duration = Duration::from_secs(3600);
 
@@ -62,13 +63,6 @@ fn writer(path: &Path) -> Option<u32> {
     let name = path.file_name()?.to_str()?;
     let (_, process) = name.strip_prefix('.')?.strip_suffix(".tmp")?.rsplit_once('.')?;
     process.split_once('-').map_or(process, |it| it.0).parse().ok()
-}
-
-/// Returns whether no process has a number, as far as the system tells.
-fn is_gone(process: u32) -> bool {
-    cfg!(target_os = "linux")
-        && Path::new("/proc/self").exists()
-        && !Path::new("/proc").join(process.to_string()).exists()
 }
 
 #[cfg(test)]

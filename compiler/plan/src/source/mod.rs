@@ -34,6 +34,7 @@ use std::path::{Path, PathBuf};
 
 use proc_macro2::TokenStream;
 use syn::ItemFn;
+use tvmtune_ir::dag::Numerics;
 use tvmtune_ir::dsl::{self, NamedText};
 
 pub use cfg::Cfg;
@@ -45,6 +46,7 @@ pub use template::{Header, NoBindings, template};
 use self::integer::segments;
 use self::resolve::Search;
 use self::tree::{Found, Kind, ModuleId, Tree};
+use crate::of_crate;
 
 /// The annotated functions of a package, and its source files.
 #[derive(Default)]
@@ -88,6 +90,8 @@ pub type MakeBindings<'a> = &'a dyn Fn(Header, &'static str) -> Result<String, S
 /// The same, with bindings of headers that the package lacks made by `make`.
 pub fn scan_with(manifest_dir: &Path, cfg: &Cfg, make: MakeBindings<'_>) -> Scan {
     let (mut scan, mut seen) = (Scan::default(), BTreeSet::new());
+    // Where the file is no configuration, the build fails anyway.
+    let numerics = of_crate::numerics(manifest_dir).unwrap_or_default();
     for root in roots(manifest_dir) {
         let mut found = Vec::new();
         let mut tree = Tree::read(&root.path, cfg, &mut |it| found.push(it));
@@ -102,7 +106,7 @@ pub fn scan_with(manifest_dir: &Path, cfg: &Cfg, make: MakeBindings<'_>) -> Scan
         scan.has_clash |=
             !found.iter().all(|it| names.insert((it.scope, it.item.sig.ident.clone())));
         for it in found.into_iter().filter(|it| !seen.contains(&it.file)) {
-            let mut read = Read { manifest_dir, make, scan: &mut scan };
+            let mut read = Read { manifest_dir, numerics, make, scan: &mut scan };
             let function = read.function(it, &root, &mut tree);
             scan.functions.push(function);
         }
@@ -114,6 +118,8 @@ pub fn scan_with(manifest_dir: &Path, cfg: &Cfg, make: MakeBindings<'_>) -> Scan
 /// The reading of what a function mentions.
 struct Read<'a> {
     manifest_dir: &'a Path,
+    /// Those of programs that say none.
+    numerics: Numerics,
     make: MakeBindings<'a>,
     scan: &'a mut Scan,
 }
@@ -129,6 +135,7 @@ impl Read<'_> {
             value
         });
         let options = dsl::with_templates(options, &mut |it| self.text(it));
+        let options = dsl::with_numerics(options, self.numerics);
         let module = root.module().into_iter().chain(module_path(tree, scope)).collect();
         Function { file, module, options, item }
     }

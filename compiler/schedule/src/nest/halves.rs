@@ -8,11 +8,12 @@
 //! c = ((h[0] + h[4]) + (h[2] + h[6])) + ((h[1] + h[5]) + (h[3] + h[7]))
 //! ```
 //!
-//! Vector code of CPUs reduces lanes in this order: for it, a vectorized loop stays.
+//! Vector code of CPUs reduces lanes in this order: for it, a vectorized loop stays. Spatial loops inside that
+//! of the partial results are put around each statement: their lanes are results, and none is crossed.
 
-use super::lower::{Instance, Lowering, guarded};
-use super::{Buffer, Guard, Scope, Stmt};
-use crate::{Attach, AxisId, AxisRole, LoopKind};
+use super::lower::{Instance, Lowering};
+use super::{Buffer, Scope, Stmt};
+use crate::{Attach, AxisId, LoopKind};
 use tvmtune_ir::dag::{Expr, Reducer, TensorId};
 use tvmtune_ir::poly::{Poly, VarId};
 
@@ -20,74 +21,83 @@ use tvmtune_ir::poly::{Poly, VarId};
 const MAX_IN_EXPRESSION: i64 = 8;
 
 /// The partial results of a stage that combines them.
-struct PartialResults<'i, 'a> {
-    instance: &'i Instance<'a>,
+#[derive(Clone, Copy)]
+struct PartialResults {
     reducer: Reducer,
-    /// The values of the stage's axes, of which that at `place` counts the partial results.
-    values: Vec<Poly>,
-    place: usize,
-    guards: Vec<Guard>,
+    /// The axis of the stage that counts them, and its loop.
+    axis: AxisId,
+    depth: usize,
     /// The buffer of halves, once there are some.
     halves: Option<TensorId>,
 }
 
-impl PartialResults<'_, '_> {
-    fn read(&mut self, lowering: &Lowering<'_>, at: Poly) -> Expr {
+impl PartialResults {
+    /// The partial result at a position; the loops inside are open.
+    fn read(self, lowering: &Lowering<'_>, instance: &Instance<'_>, at: Poly) -> Expr {
         if let Some(halves) = self.halves {
-            return Expr::read(halves, [at]);
+            return Expr::read(halves, self.index(instance, at));
         }
-        self.values[self.place] = at;
-        let body = &self.instance.stage.compute.body;
-        lowering.addressing.lower_expr(body, &self.values, &lowering.facts)
+        let mut values = lowering.values(instance);
+        values[self.axis.0 as usize] = at;
+        let body = &instance.stage.compute.body;
+        lowering.addressing.lower_expr(body, &values, &lowering.facts)
     }
 
-    fn combined(&self, lower: Expr, upper: Expr) -> Expr {
+    /// The index of the buffer of halves: the position, then the loops inside.
+    fn index(self, instance: &Instance<'_>, at: Poly) -> Vec<Poly> {
+        let inside = instance.stage.order[self.depth + 1..].iter();
+        let inside = inside.map(|it| instance.loops[it.0 as usize].clone());
+        std::iter::once(at).chain(inside).collect()
+    }
+
+    fn combined(self, lower: Expr, upper: Expr) -> Expr {
         lower.binary(self.reducer.op(), upper)
     }
 }
 
 impl<'a> Lowering<'a> {
-    /// Lowers the reduction of a stage by halves; all loops but that of the reduction are open.
-    pub(super) fn by_halves(&mut self, instance: &mut Instance<'a>) -> Vec<Stmt> {
+    /// Lowers the reduction of a stage by halves; the loops before number `depth`, which counts the partial
+    /// results, are open. Spatial loops inside it are those of each statement.
+    pub(super) fn by_halves(&mut self, instance: &mut Instance<'a>, depth: usize) -> Vec<Stmt> {
         let compute = &instance.stage.compute;
         let Some(reducer) = compute.reducer else { return Vec::new() };
+        let axis = instance.stage.order[depth];
+        let is_innermost = instance.stage.order.len() == depth + 1;
         // Lanes of another layout are no vector.
         let has_layout = |it| self.schedule.tensor(it).layout.is_some();
         let mut is_packed = false;
         compute.body.for_each_read(&mut |it, _| is_packed |= has_layout(it));
-        if self.reduces_lanes_by_halves && !is_packed {
+        if self.reduces_lanes_by_halves && is_innermost && !is_packed {
             return self.by_lanes(instance);
         }
-        let axis = instance.stage.order.last().copied().unwrap_or(AxisId(0));
         let mut count = instance.extents.get(axis).as_constant().unwrap_or(1);
-        let values = self.values(instance);
-        let guards = self.guards(instance, &values, AxisRole::Spatial);
-        let place = axis.0 as usize;
-        let mut partial = PartialResults { instance, reducer, values, place, guards, halves: None };
+        let mut partial = PartialResults { reducer, axis, depth, halves: None };
 
         let mut stmts = Vec::new();
         while count > MAX_IN_EXPRESSION {
             let lower = count.unsigned_abs().next_power_of_two() as i64 / 2;
-            let buffer = partial.halves.unwrap_or_else(|| self.add_halves(instance, lower));
+            let buffer = partial.halves.unwrap_or_else(|| self.add_halves(instance, depth, lower));
             let n_pairs = count - lower;
-            stmts.push(self.half(&mut partial, buffer, (0, n_pairs), Some(lower)));
+            stmts.push(self.half(instance, partial, buffer, (0, n_pairs), Some(lower)));
             // Partial results without a partner are copied; only the first level can have some.
             if n_pairs < lower {
-                stmts.push(self.half(&mut partial, buffer, (n_pairs, lower - n_pairs), None));
+                let rest = (n_pairs, lower - n_pairs);
+                stmts.push(self.half(instance, partial, buffer, rest, None));
             }
             (partial.halves, count) = (Some(buffer), lower);
         }
-        let at = |it| Poly::constant(it);
-        let mut terms: Vec<Expr> = (0..count).map(|it| partial.read(self, at(it))).collect();
-        while terms.len() > 1 {
-            let upper = terms.split_off(terms.len().next_power_of_two() / 2);
-            for (lower, upper) in terms.iter_mut().zip(upper) {
-                *lower = partial.combined(lower.clone(), upper);
+        stmts.extend(self.for_each_element(instance, depth, |lowering, instance, values| {
+            let at = |it| partial.read(lowering, instance, Poly::constant(it));
+            let mut terms: Vec<Expr> = (0..count.max(1)).map(at).collect();
+            while terms.len() > 1 {
+                let upper = terms.split_off(terms.len().next_power_of_two() / 2);
+                for (lower, upper) in terms.iter_mut().zip(upper) {
+                    *lower = partial.combined(lower.clone(), upper);
+                }
             }
-        }
-        let index = self.written_index(instance, &partial.values);
-        let stores = terms.pop().map(|value| Stmt::Store { tensor: compute.tensor, index, value });
-        stmts.extend(stores.map(|it| guarded(partial.guards, it)));
+            let index = lowering.written_index(instance, values);
+            Stmt::Store { tensor: instance.stage.tensor(), index, value: terms.remove(0) }
+        }));
         stmts
     }
 
@@ -95,25 +105,27 @@ impl<'a> Lowering<'a> {
     /// with its partner at distance `partner`, if it has one.
     fn half(
         &mut self,
-        partial: &mut PartialResults<'_, '_>,
+        instance: &Instance<'a>,
+        partial: PartialResults,
         buffer: TensorId,
         (first, n): (i64, i64),
         partner: Option<i64>,
     ) -> Stmt {
         let var = self.loop_var(n);
         let at = |more: i64| Poly::var(var) + Poly::constant(first + more);
-        let own = partial.read(self, at(0));
-        let value = match partner {
-            Some(distance) => {
-                let other = partial.read(self, at(distance));
-                partial.combined(own, other)
-            }
-            None => own,
-        };
-        let store = Stmt::Store { tensor: buffer, index: vec![at(0)], value };
-        let body = vec![guarded(partial.guards.clone(), store)];
-        let (name, kind) = ("half".to_owned(), LoopKind::Vectorized);
-        Stmt::For { var, name, extent: Poly::constant(n), kind, body }
+        let body = self.for_each_element(instance, partial.depth, |lowering, instance, _| {
+            let own = partial.read(lowering, instance, at(0));
+            let value = match partner {
+                Some(distance) => {
+                    partial.combined(own, partial.read(lowering, instance, at(distance)))
+                }
+                None => own,
+            };
+            Stmt::Store { tensor: buffer, index: partial.index(instance, at(0)), value }
+        });
+        let is_innermost = instance.stage.order.len() == partial.depth + 1;
+        let kind = if is_innermost { LoopKind::Vectorized } else { LoopKind::Serial };
+        Stmt::For { var, name: "half".to_owned(), extent: Poly::constant(n), kind, body }
     }
 
     /// Lowers the reduction of a stage by halves to a vectorized loop.
@@ -130,17 +142,18 @@ impl<'a> Lowering<'a> {
         stmts
     }
 
-    /// Adds a buffer for the first half of partial results.
-    fn add_halves(&mut self, instance: &Instance<'a>, n: i64) -> TensorId {
+    /// Adds a buffer for the first half of partial results, for each iteration of the loops inside.
+    fn add_halves(&mut self, instance: &Instance<'a>, depth: usize, n: i64) -> TensorId {
         let stage = instance.stage;
         let tensor = &self.schedule.tensor(stage.tensor()).tensor;
+        let inside = stage.order[depth + 1..].iter().map(|it| instance.extents.get(*it).clone());
         // Without any loop around them, these statements are phases of their own.
-        let is_alone = stage.attach == Attach::Root && stage.order.len() == 1;
+        let is_alone = stage.attach == Attach::Root && depth == 0;
         let id = TensorId((self.schedule.tensors.len() + self.added.len()) as u32);
         self.added.push(Buffer {
             name: format!("{}_halves", tensor.name),
             dtype: tensor.dtype,
-            shape: vec![Poly::constant(n)],
+            shape: std::iter::once(Poly::constant(n)).chain(inside).collect(),
             scope: if is_alone { Scope::Workspace } else { Scope::Local },
             layout: None,
         });

@@ -148,7 +148,7 @@ impl<'a> Lowering<'a> {
         let reduces = |it: &AxisId| stage.axis(*it).role == AxisRole::Reduce;
         let is_by_halves = stage.reduction == ReductionOrder::Halves;
         if is_by_halves && stage.order.iter().position(reduces) == Some(depth) {
-            return self.by_halves(instance);
+            return self.by_halves(instance, depth);
         }
         if stage.order.iter().position(reduces) == Some(depth) && !stage.online {
             stmts.extend(self.initialize(instance, depth));
@@ -451,6 +451,6 @@ impl Opened {
     }
 }
 
-pub(super) fn guarded(guards: Vec<Guard>, stmt: Stmt) -> Stmt {
+fn guarded(guards: Vec<Guard>, stmt: Stmt) -> Stmt {
     if guards.is_empty() { stmt } else { Stmt::If { guards, body: vec![stmt] } }
 }

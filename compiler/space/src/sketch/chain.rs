@@ -3,16 +3,16 @@
 //!
 //! In: the fusion groups of a program. Out: the groups with each chain as one. Members follow from
 //! subscripts: a tensor with the rows and the reduced axis of the second product as dimensions is a
-//! *score*, computed block by block; a stage that reduces scores along their columns is reduced online.
-//! Next: the
-//! templates for attention schedule the chain; primitives refuse those that are no attention.
+//! *score*, computed block by block; a stage that reduces scores along their columns is reduced with them,
+//! also where that is two stages: of partial results, and of their combination. Next: the templates for attention schedule the chain; primitives refuse those that are no attention.
 
 use super::fusion_group::{Chain, RowReduction, Score};
 use super::{Builder, FusionGroup, Rows, Tiled};
 use tvmtune_ir::dag::access::Access;
+use tvmtune_ir::dag::order::LANES;
 use tvmtune_ir::dag::{Expr, Subscript};
-use tvmtune_ir::poly::VarId;
-use tvmtune_schedule::StageId;
+use tvmtune_ir::poly::{Poly, VarId};
+use tvmtune_schedule::{ReductionOrder, StageId};
 
 /// Columns of the result: more are too many accumulators for one thread.
 const MAX_COLUMNS: u64 = 256;
@@ -66,7 +66,7 @@ fn chain(b: &Builder, root: StageId, anchor: StageId) -> Option<Chain> {
         anchor,
         found: Chain { root, anchor, row, column, scores: Vec::new(), reductions: Vec::new() },
     };
-    search.reads(anchor, row, compute.n_spatial)?;
+    search.reads(anchor, row, &axis(compute.n_spatial))?;
     let mut chain = search.found;
     let position = |it: StageId| b.schedule.order.iter().position(|other| *other == it);
     chain.scores.sort_by_key(|it| position(it.stage));
@@ -81,12 +81,13 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// Adds the stages that a stage reads for a block, whose rows and columns are two of its axes.
-    fn reads(&mut self, stage: StageId, row: usize, column: usize) -> Option<()> {
+    /// Adds the stages that a stage reads for a block: its rows are an axis of the stage, its columns an
+    /// axis or a sum of several.
+    fn reads(&mut self, stage: StageId, row: usize, column: &Poly) -> Option<()> {
         let mut reads = Vec::new();
         self.b.compute(stage).body.walk(&mut |it| {
             if let Expr::Read { tensor, index } = it {
-                reads.push((*tensor, along(index, row), along(index, column)));
+                reads.push((*tensor, along(index, &axis(row)), along(index, column)));
             }
         });
         for (tensor, row, column) in reads {
@@ -114,15 +115,22 @@ impl Search<'_> {
             return None;
         }
         self.found.scores.push(score);
-        self.reads(stage, row, column)?;
+        self.reads(stage, row, &axis(column))?;
         let readers: Vec<StageId> = schedule.readers(tensor).collect();
         for reader in readers {
+            // The rows of partial results are those of the reduction.
+            let is_partial = matches!(self.order_of(reader), ReductionOrder::Lanes { .. });
+            let part = is_partial.then_some(reader);
+            let reader = match part {
+                Some(part) => schedule.readers(self.b.tensor_of(part)).next()?,
+                None => reader,
+            };
             if reader == self.anchor || self.found.members().any(|it| it == reader) {
                 continue;
             }
             // The rows of the reader are its subscript of this stage's rows.
             let mut own = None;
-            self.b.compute(reader).body.walk(&mut |it| {
+            self.b.compute(part.unwrap_or(reader)).body.walk(&mut |it| {
                 if let Expr::Read { tensor: read, index } = it
                     && *read == tensor
                 {
@@ -144,28 +152,58 @@ impl Search<'_> {
             return None;
         }
         let reduction = RowReduction { stage, row };
-        if !self.found.reductions.contains(&reduction) {
-            let column = compute.n_spatial;
-            self.found.reductions.push(reduction);
-            self.reads(stage, row, column)?;
+        if self.found.reductions.contains(&reduction) {
+            return Some(());
         }
-        Some(())
+        self.found.reductions.push(reduction);
+        let n_spatial = compute.n_spatial;
+        let Some(part) = self.partial_results(stage) else {
+            return self.reads(stage, row, &axis(n_spatial));
+        };
+        self.found.reductions.push(RowReduction { stage: part, row });
+        // Lane `l` of step `k` is column `l + 64 * k`.
+        let column = axis(n_spatial) + axis(n_spatial + 1) * Poly::constant(LANES as i64);
+        self.reads(part, row, &column)
+    }
+
+    /// Returns the stage of the partial results that a stage combines, if the program fixes that order.
+    fn partial_results(&self, stage: StageId) -> Option<StageId> {
+        let mut found = None;
+        if self.order_of(stage) == ReductionOrder::Halves {
+            self.b.compute(stage).body.for_each_read(&mut |tensor, _| found = Some(tensor));
+        }
+        self.b.schedule.tensor(found?).stage
+    }
+
+    fn order_of(&self, stage: StageId) -> ReductionOrder {
+        self.b.schedule.stage(stage).reduction
     }
 
     /// Returns whether a stage reduces one axis as long as the one that the product reduces.
     fn reduces_columns(&self, stage: StageId) -> bool {
-        let compute = |it: StageId| self.b.compute(it);
-        let reduced = |it: StageId| match &compute(it).axes[compute(it).n_spatial..] {
-            [only] => Some(only.extent.clone()),
-            _ => None,
+        let schedule = &self.b.schedule;
+        let reduced = |it: StageId| {
+            // Partial results are combined by a stage of the program.
+            let compute = match self.order_of(it) {
+                ReductionOrder::Halves => schedule.dag.computes.get(it.0 as usize)?,
+                _ => self.b.compute(it),
+            };
+            match &compute.axes[compute.n_spatial..] {
+                [only] => Some(only.extent.clone()),
+                _ => None,
+            }
         };
         stage != self.anchor && reduced(stage).is_some() && reduced(stage) == reduced(self.anchor)
     }
 }
 
-/// Returns the position of the subscript that is an axis and nothing else.
-fn along(index: &[Subscript], axis: usize) -> Option<usize> {
-    index.iter().position(|it| as_axis(Some(it)) == Some(axis))
+fn axis(axis: usize) -> Poly {
+    Poly::var(VarId(axis as u32))
+}
+
+/// Returns the position of the subscript that has that value and is nothing else.
+fn along(index: &[Subscript], value: &Poly) -> Option<usize> {
+    index.iter().position(|it| matches!(it, Subscript::Affine(found) if found == value))
 }
 
 fn as_axis(subscript: Option<&Subscript>) -> Option<usize> {

@@ -23,6 +23,7 @@
 use crate::sketch::fusion_group::{Chain, Score};
 use crate::sketch::layout::block_sizes;
 use crate::sketch::{Builder, DecisionId, DecisionKind, Factor, Result, Template, TemplateKind};
+use tvmtune_ir::dag::Numerics;
 use tvmtune_schedule::error::ErrorKind;
 use tvmtune_schedule::{AxisId, LoopKind, StageId};
 
@@ -38,10 +39,23 @@ const MAX_TILE: u64 = 12;
 /// Steps of a product that are unrolled by default, and at most.
 const STEPS: (u64, u64) = (2, 8);
 
-pub(super) const TEMPLATE: Template<Chain> = Template { is_applicable, schedule };
+/// Keys block by block, with online reductions.
+const BY_BLOCKS: Template<Chain> = Template {
+    is_applicable: |b, chain| fills_lanes(b, chain) && b.schedule.dag.numerics == Numerics::Free,
+    schedule: by_blocks,
+};
+
+/// All keys of a block of queries at once: no sum is corrected.
+const AT_ONCE: Template<Chain> = Template { is_applicable: fills_lanes, schedule: at_once };
+
+/// Returns the templates, the most promising first: keys that are one block anyway need no correction.
+pub(super) fn templates(b: &Builder, chain: &Chain) -> [Template<Chain>; 2] {
+    let n_keys = b.extents(chain.anchor).last().copied().unwrap_or(1);
+    if n_keys <= KEYS { [AT_ONCE, BY_BLOCKS] } else { [BY_BLOCKS, AT_ONCE] }
+}
 
 /// Returns whether rows fill at least a quarter of a vector.
-fn is_applicable(b: &Builder, chain: &Chain) -> bool {
+fn fills_lanes(b: &Builder, chain: &Chain) -> bool {
     b.extents(chain.anchor)[chain.row] * 4 >= b.lanes()
 }
 
@@ -51,12 +65,10 @@ struct Blocks {
     queries: DecisionId,
     /// Keys of a register tile.
     tile: DecisionId,
-    /// Register tiles of keys in a block.
-    tiles: DecisionId,
 }
 
 impl Blocks {
-    /// Opens the sizes of blocks of that many queries and keys in all.
+    /// Opens the sizes of blocks of that many queries, and of register tiles of that many keys.
     fn decide(b: &mut Builder, name: &str, n_queries: u64, n_keys: u64) -> Self {
         let n_vectors = n_queries.div_ceil(b.lanes());
         let best = n_vectors.min(QUERY_VECTORS);
@@ -64,18 +76,20 @@ impl Blocks {
         let best = best_tile(b, best.min(TILE_VECTORS), n_keys);
         let sizes: Vec<u64> = (1..=n_keys.min(MAX_TILE)).collect();
         let tile = b.decide(format!("{name} keys"), DecisionKind::Inner, &sizes, best);
-        let n_tiles = n_keys.div_ceil(best);
-        let (kind, group) = (DecisionKind::Outer, b.group_of(tile));
-        let most = n_tiles.min(1024 / best).max(1);
-        let best = (KEYS / best).min(n_tiles).max(1);
-        let name = format!("{name} key tiles");
-        let tiles = b.decide_in(group, name, kind, &block_sizes(most), best);
-        Self { queries, tile, tiles }
+        Self { queries, tile }
     }
 
-    /// The factor that splits keys into blocks.
-    fn keys(&self) -> Factor {
-        Factor::Product(1, vec![self.tiles, self.tile])
+    /// Opens the number of register tiles in a block of keys; returns the factor that splits keys into
+    /// blocks.
+    fn decide_keys(&self, b: &mut Builder, name: &str, n_keys: u64) -> Factor {
+        let tile = b.value(self.tile);
+        let n_tiles = n_keys.div_ceil(tile);
+        let (kind, group) = (DecisionKind::Outer, b.group_of(self.tile));
+        let most = n_tiles.min(1024 / tile).max(1);
+        let best = (KEYS / tile).min(n_tiles).max(1);
+        let name = format!("{name} key tiles");
+        let tiles = b.decide_in(group, name, kind, &block_sizes(most), best);
+        Factor::Product(1, vec![tiles, self.tile])
     }
 }
 
@@ -91,18 +105,31 @@ fn best_tile(b: &Builder, vectors: u64, extent: u64) -> u64 {
     (1..=most).rev().find(divides).unwrap_or(most)
 }
 
-fn schedule(b: &mut Builder, chain: &Chain) -> Result<()> {
-    let Chain { root, row, column, .. } = *chain;
-    let name = b.stage_name(root).to_owned();
-    let is_copied = root == chain.anchor;
-    let anchor = if is_copied { b.apply(|it| it.cache_write(root))? } else { chain.anchor };
-    let n_queries = b.extents(root)[row];
-    let n_keys = *b.extents(anchor).last().ok_or(ErrorKind::NotReduction.of_stage(anchor))?;
-    let blocks = Blocks::decide(b, &name, n_queries, n_keys);
-    let copies = copy_queries(b, chain)?;
-    let task = order_root(b, Score { stage: root, row, column }, &blocks)?;
-    let block = schedule_second_product(b, Score { stage: anchor, row, column }, &blocks)?;
-    b.apply(|it| it.compute_at(anchor, root, task))?;
+/// The keys that a task computes the scores of before it uses them.
+#[derive(Clone, Copy, PartialEq)]
+enum Keys {
+    /// A block after the other.
+    ByBlocks,
+    /// All.
+    AtOnce,
+}
+
+/// A chain whose tasks are set up, in which the second product runs; the scores do not yet.
+struct Tasks {
+    /// The second product.
+    anchor: StageId,
+    /// The innermost loop over tasks of the stage that stores the result.
+    task: AxisId,
+    blocks: Blocks,
+    /// The loops of the second product over keys; that over blocks first, if there are some.
+    keys: Vec<AxisId>,
+    /// The copies of queries, each with its dimension of rows.
+    copies: Vec<(StageId, usize)>,
+}
+
+fn by_blocks(b: &mut Builder, chain: &Chain) -> Result<()> {
+    let Tasks { anchor, task, blocks, keys, copies } = tasks(b, chain, Keys::ByBlocks)?;
+    let block = keys[0];
     for stage in b.schedule.order.clone().into_iter().rev() {
         if let Some(score) = chain.score(stage).copied() {
             schedule_score(b, score, &blocks)?;
@@ -112,14 +139,62 @@ fn schedule(b: &mut Builder, chain: &Chain) -> Result<()> {
             b.apply(|it| it.online_reduction(stage, anchor, block))?;
         }
     }
-    for (stage, row) in copies {
-        order_lanes_last(b, stage, row)?;
-        b.apply(|it| it.compute_at(stage, root, task))?;
-    }
+    compute_copies(b, chain, task, &copies)?;
     // Without a mask the loop keeps all its blocks.
     let _ = b.apply(|it| it.tighten_bounds(anchor, block));
-    b.note_template(TemplateKind::Attention, root);
+    b.note_template(TemplateKind::Attention, chain.root);
     Ok(())
+}
+
+fn at_once(b: &mut Builder, chain: &Chain) -> Result<()> {
+    let tasks = tasks(b, chain, Keys::AtOnce)?;
+    for stage in b.schedule.order.clone().into_iter().rev() {
+        if let Some(score) = chain.score(stage).copied() {
+            schedule_score(b, score, &tasks.blocks)?;
+        } else if let Some(reduction) = chain.reductions.iter().find(|it| it.stage == stage) {
+            order_lanes_last(b, stage, reduction.row)?;
+        } else {
+            continue;
+        }
+        b.apply(|it| it.compute_at(stage, chain.root, tasks.task))?;
+    }
+    compute_copies(b, chain, tasks.task, &tasks.copies)?;
+    b.note_template_as(TemplateKind::Attention, chain.root, "attention at once");
+    Ok(())
+}
+
+/// Computes the copies of queries in each task.
+fn compute_copies(
+    b: &mut Builder,
+    chain: &Chain,
+    task: AxisId,
+    copies: &[(StageId, usize)],
+) -> Result<()> {
+    for (stage, row) in copies {
+        order_lanes_last(b, *stage, *row)?;
+        b.apply(|it| it.compute_at(*stage, chain.root, task))?;
+    }
+    Ok(())
+}
+
+/// Makes blocks of queries tasks, with the second product in each.
+fn tasks(b: &mut Builder, chain: &Chain, keys: Keys) -> Result<Tasks> {
+    let Chain { root, row, column, .. } = *chain;
+    let name = b.stage_name(root).to_owned();
+    let is_copied = root == chain.anchor;
+    let anchor = if is_copied { b.apply(|it| it.cache_write(root))? } else { chain.anchor };
+    let n_queries = b.extents(root)[row];
+    let n_keys = *b.extents(anchor).last().ok_or(ErrorKind::NotReduction.of_stage(anchor))?;
+    let blocks = Blocks::decide(b, &name, n_queries, n_keys);
+    let block = match keys {
+        Keys::ByBlocks => Some(blocks.decide_keys(b, &name, n_keys)),
+        Keys::AtOnce => None,
+    };
+    let copies = copy_queries(b, chain)?;
+    let task = order_root(b, Score { stage: root, row, column }, &blocks)?;
+    let keys = schedule_second_product(b, Score { stage: anchor, row, column }, &blocks, block)?;
+    b.apply(|it| it.compute_at(anchor, root, task))?;
+    Ok(Tasks { anchor, task, blocks, keys, copies })
 }
 
 /// Copies the operands of the first product that depend on rows, unless they are contiguous along them
@@ -152,8 +227,14 @@ fn order_root(b: &mut Builder, axes: Score, blocks: &Blocks) -> Result<AxisId> {
     Ok(parts[0])
 }
 
-/// Schedules the second product; returns its loop over blocks of keys.
-fn schedule_second_product(b: &mut Builder, axes: Score, blocks: &Blocks) -> Result<AxisId> {
+/// Schedules the second product, with its loop over blocks of keys outside if there are some; returns its
+/// loops over keys.
+fn schedule_second_product(
+    b: &mut Builder,
+    axes: Score,
+    blocks: &Blocks,
+    block: Option<Factor>,
+) -> Result<Vec<AxisId>> {
     let Score { stage, row, column } = axes;
     let name = format!("{} values", b.stage_name(stage));
     let key = AxisId(b.n_spatial(stage) as u32);
@@ -163,11 +244,13 @@ fn schedule_second_product(b: &mut Builder, axes: Score, blocks: &Blocks) -> Res
     let sizes: Vec<u64> = (1..=n_columns.min(MAX_TILE)).collect();
     let width = b.decide(format!("{name} tile"), DecisionKind::Inner, &sizes, best);
     let steps = steps(b, &name);
-    let keys = b.split(stage, key, &[blocks.keys(), Factor::Open(steps)])?;
-    let mut outer = others(b, stage, &[row, column]);
-    outer.insert(0, keys[0]);
-    order_product(b, axes, &outer, (vectors, width), &keys[1..])?;
-    Ok(keys[0])
+    let is_blocked = block.is_some();
+    let factors: Vec<Factor> = block.into_iter().chain([Factor::Open(steps)]).collect();
+    let keys = b.split(stage, key, &factors)?;
+    let (block, inside) = keys.split_at(usize::from(is_blocked));
+    let outer = [block, &others(b, stage, &[row, column])].concat();
+    order_product(b, axes, &outer, (vectors, width), inside)?;
+    Ok(keys)
 }
 
 /// Schedules a stage with an element for each query and key of a block.

@@ -38,7 +38,7 @@ pub(super) fn templates<'a>(b: &Builder, group: &'a FusionGroup) -> Vec<Bound<'a
             enumerate::variants(b, tiled.anchor).into_iter().map(bind).collect()
         }
         FusionGroup::Rows(rows) => applicable(&ROWS, b, rows).into_iter().take(1).collect(),
-        FusionGroup::Chain(chain) => applicable(&[attention::TEMPLATE], b, chain),
+        FusionGroup::Chain(chain) => applicable(&attention::templates(b, chain), b, chain),
     }
 }
 
