@@ -91,7 +91,7 @@ mod tests {
     #[test]
     fn every_key_is_known_by_its_section() {
         let keys = keys();
-        assert_eq!(keys[""], ["schema"]);
+        assert_eq!(keys[""], ["schema", "numerics"]);
         assert_eq!(keys["policy"], ["require"]);
         assert_eq!(keys["targets"], ["cuda"]);
         assert_eq!(keys["budget"], ["trials", "per_kernel", "total"]);

@@ -3,8 +3,10 @@
 //!
 //! In: the fusion groups of a program. Out: the groups with each chain as one. Members follow from
 //! subscripts: a tensor with the rows and the reduced axis of the second product as dimensions is a
-//! *score*, computed block by block; a stage that reduces scores along their columns is reduced with them,
-//! also where that is two stages: of partial results, and of their combination. Next: the templates for attention schedule the chain; primitives refuse those that are no attention.
+//! *score*, computed block by block; a stage that reduces scores along their columns is reduced with them.
+//! A reduction by lanes, of a program with fixed numerics, is two such stages: partial results, and their
+//! combination. Next: the templates for attention schedule the chain; primitives refuse those that are no
+//! attention.
 
 use super::fusion_group::{Chain, RowReduction, Score};
 use super::{Builder, FusionGroup, Rows, Tiled};

@@ -1,5 +1,5 @@
-//! The CPU template for attention: all stages follow the second product block by block of keys, for a
-//! block of queries at a time.
+//! The CPU templates for attention: all stages run for a block of queries at a time. By one, they follow the
+//! second product block by block of keys:
 //!
 //! ```text
 //! parallel h, i_0
@@ -13,7 +13,11 @@
 //!   unrolled d: vectorized i:  out[i, d] = o[d, i] / l[i]
 //! ```
 //!
-//! Lanes are queries: maxima, sums and corrections of rows need no operation between lanes, and keys and
+//! By the other, there are no blocks of keys: the scores of a block of queries with all keys come first, then
+//! maxima, exponentials and sums, and the second product at last. No sum is corrected, so it serves programs
+//! with fixed numerics, whose maxima and sums are partial results that are combined by halves.
+//!
+//! In both, lanes are queries: maxima, sums and corrections of rows need no operation between lanes, and keys and
 //! values are read element by element, as they lie in memory. Only queries are copied.
 //!
 //! # Source
