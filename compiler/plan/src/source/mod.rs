@@ -90,7 +90,7 @@ pub type MakeBindings<'a> = &'a dyn Fn(Header, &'static str) -> Result<String, S
 /// The same, with bindings of headers that the package lacks made by `make`.
 pub fn scan_with(manifest_dir: &Path, cfg: &Cfg, make: MakeBindings<'_>) -> Scan {
     let (mut scan, mut seen) = (Scan::default(), BTreeSet::new());
-    // Where the file is no configuration, the build fails anyway.
+    // An invalid file is an error of the configuration, which a build reads as well.
     let numerics = of_crate::numerics(manifest_dir).unwrap_or_default();
     for root in roots(manifest_dir) {
         let mut found = Vec::new();
