@@ -23,6 +23,7 @@ mod extremes;
 mod fake_driver;
 mod fixed_numerics;
 mod former;
+mod gpu_model;
 mod gpu_tuning;
 mod hostile;
 mod in_place;

@@ -11,6 +11,7 @@
 //! | `mma.cuh` | matrix instructions of a warp | sm_75, sm_80; `stmatrix` sm_90 |
 //! | `barrier.cuh` | named barriers; barriers in memory, clusters | sm_75; sm_90 |
 //! | `tma.cuh` | copies of boxes | sm_90 |
+//! | `quad.cuh` | exchange between the four lanes that have a row of a fragment | sm_75 |
 //! | `stream.cuh` | parts of tiles | sm_75 |
 //! | `wgmma.cuh` | matrix instructions of a warpgroup | sm_90a |
 //! | `kernel.cuh` | parameters of hand-written kernels | sm_75 |
@@ -39,7 +40,7 @@ macro_rules! headers {
     };
 }
 
-headers!("types.cuh" "math.cuh" "warp.cuh" "copy.cuh" "mma.cuh" "barrier.cuh" "tma.cuh" "stream.cuh" "wgmma.cuh" "kernel.cuh");
+headers!("types.cuh" "math.cuh" "warp.cuh" "copy.cuh" "mma.cuh" "barrier.cuh" "tma.cuh" "quad.cuh" "stream.cuh" "wgmma.cuh" "kernel.cuh");
 
 /// The headers that a kernel's source includes, and those that they include, in the order of
 /// [`HEADERS`]. What compiles the source needs these and no others; with the source they are all

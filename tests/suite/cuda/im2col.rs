@@ -1,11 +1,13 @@
 //! Convolutions as implicit GEMM by WGMMA, with TMA loads of boxes of images: images of any width,
 //! windows and single pixels, strides, batches, few channels.
 
+use tvmtune_acceptance::case;
+use tvmtune_acceptance::problem::Problem;
 use tvmtune_cuda::Generated;
 use tvmtune_cuda::grid::Unplaceable;
 use tvmtune_ir::dsl;
 use tvmtune_ir::target::gpu::Arch;
-use tvmtune_schedule::Schedule;
+use tvmtune_schedule::{Instruction, Schedule};
 use tvmtune_space::default;
 use tvmtune_space::sketch::{TemplateKind, sketches};
 
@@ -201,4 +203,70 @@ fn convolutions_that_no_box_fits_have_no_producer_warp() {
     assert!(!is_fed(&Convolution { batch: 1, out: [5, 5], ..SINGLE }), "few pixels");
     let pixels = Convolution { window: 1, channels: [32, 64], ..SINGLE };
     assert!(!is_fed(&pixels), "a single step of the reduction");
+}
+
+/// A schedule of a convolution with 8 channels whose circular buffer of weights has stages of 64 bytes: on an H200
+/// it ended in `CUDA_ERROR_MISALIGNED_ADDRESS`.
+const SMALL_STAGES: &str = "cache_operand s0 r1
+    cache_padded t0 s0
+    cache_operand s0 r0
+    inline s3
+    split s1 a2 [2]
+    split s1 a1 [4]
+    split s1 a0 [16, 1, 1, 4, 16, 4, 2]
+    split s1 a3 [8, 1, 8, 2]
+    reorder s1 [a6, a4, a8, a16, a9, a10, a11, a13, a15, a7, a5, a19, a12, a14, a17, a18, a20]
+    annotate s1 a6 parallel
+    annotate s1 a4 parallel
+    annotate s1 a8 parallel
+    annotate s1 a16 parallel
+    annotate s1 a9 parallel
+    annotate s1 a10 cluster
+    annotate s1 a11 thread
+    annotate s1 a13 thread
+    annotate s1 a15 thread
+    annotate s1 a7 thread
+    annotate s1 a5 thread
+    annotate s1 a19 thread
+    annotate s1 a12 unrolled
+    annotate s1 a14 unrolled
+    annotate s1 a17 unrolled
+    annotate s1 a18 unrolled
+    annotate s1 a20 vectorized
+    compute_at s0 s1 a10
+    split s0 a2 [14]
+    split s0 a1 [7]
+    split s0 a0 [4, 16, 4, 2, 4]
+    split s0 a3 [1, 1, 2, 2]
+    split s0 a6 [4, 8]
+    reorder s0 [a9, a7, a11, a17, a4, a5, a22, a12, a14, a16, a10, a8, a20, a23, a13, a18, a19, a15, a21, a24]
+    annotate s0 a12 thread
+    annotate s0 a14 thread
+    annotate s0 a16 thread
+    annotate s0 a10 thread
+    annotate s0 a8 thread
+    annotate s0 a20 thread
+    annotate s0 a23 unrolled
+    annotate s0 a13 unrolled
+    annotate s0 a18 tensorized
+    annotate s0 a19 tensorized
+    annotate s0 a15 tensorized
+    annotate s0 a21 tensorized
+    annotate s0 a24 tensorized
+    fuse s0 a5 a22
+    fuse s0 a4 a25
+    annotate s0 a26 warp_specialized:6
+    compute_at s4 s0 a26
+    compute_at s2 s0 a26";
+
+#[test]
+fn boxes_of_every_stage_begin_where_tma_can_write() {
+    let case = case::named("conv_nhwc_f16").unwrap();
+    let dims = case.times.iter().find(|it| it.contains("C = 8,")).unwrap();
+    let problem = Problem::new(case, dims).unwrap();
+    let trace: Vec<Instruction> =
+        SMALL_STAGES.lines().map(|it| it.trim().parse().unwrap()).collect();
+    let schedule = Schedule::replay(&problem.dag, &trace).unwrap();
+    let source = tvmtune_cuda::generate(&schedule).map(|it| it.unit.source);
+    assert_eq!(source, Err(Unplaceable::NotTmaLoads));
 }

@@ -11,6 +11,7 @@ mod mma;
 mod persistent;
 pub(crate) mod points;
 mod programs;
+mod quad;
 mod scans;
 mod schedules;
 mod stream_k;

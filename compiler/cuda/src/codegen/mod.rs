@@ -158,6 +158,9 @@ pub fn print(grid: &Grid) -> Unit {
     if is_warp_specialized {
         source.push_str("#include \"tvmtune/tma.cuh\"\n");
     }
+    if grid.body.iter().any(Kernel::exchanges_in_quads) {
+        source.push_str("#include \"tvmtune/quad.cuh\"\n");
+    }
     if grid.body.iter().any(|it| it.tiles.as_ref().is_some_and(|it| it.stream_k.is_some())) {
         source.push_str("#include \"tvmtune/stream.cuh\"\n");
     }

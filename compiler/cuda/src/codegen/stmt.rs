@@ -40,18 +40,11 @@ impl Printer<'_> {
                 self.update(*tensor, index, *reducer, value);
             }
             Stmt::AllReduce { tensor, index, reducer, range } => {
-                let (place, reducer) = (self.element(*tensor, index), reducer_type(*reducer));
-                let call = if *range <= WARP {
-                    format!("warp_reduce<{reducer}, {range}>({place})")
-                } else {
-                    let element = super::element_type(self.grid.buffer(*tensor).dtype);
-                    let partials = self.kernel.partials.unwrap_or(0);
-                    format!(
-                        "group_reduce<{reducer}, {range}>({place}, \
-                         reinterpret_cast<{element}*>(shared + {partials}))"
-                    )
-                };
-                self.line(&format!("{place} = {call};"));
+                self.all_reduce(*tensor, index, *reducer, *range);
+            }
+            Stmt::TransposeQuad { tensor, is_converged } => {
+                let row = self.names.buffer(*tensor);
+                self.line(&format!("quad_transpose<{is_converged}>({row});"));
             }
             Stmt::CpAsync { body } => {
                 self.in_cp_async = true;
@@ -86,6 +79,21 @@ impl Printer<'_> {
             }
             Stmt::Barrier { .. } => self.line("__syncthreads();"),
         }
+    }
+
+    fn all_reduce(&mut self, tensor: TensorId, index: &[Poly], reducer: Reducer, range: u32) {
+        let (place, reducer) = (self.element(tensor, index), reducer_type(reducer));
+        let call = if range <= WARP {
+            format!("warp_reduce<{reducer}, {range}>({place})")
+        } else {
+            let element = super::element_type(self.grid.buffer(tensor).dtype);
+            let partials = self.kernel.partials.unwrap_or(0);
+            format!(
+                "group_reduce<{reducer}, {range}>({place}, \
+                 reinterpret_cast<{element}*>(shared + {partials}))"
+            )
+        };
+        self.line(&format!("{place} = {call};"));
     }
 
     pub(super) fn update(

@@ -120,6 +120,9 @@ fn collective(stmt: Stmt<ThreadLoop>) -> Stmt {
         Stmt::AllReduce { tensor, index, reducer, range } => {
             Stmt::AllReduce { tensor, index, reducer, range }
         }
+        Stmt::TransposeQuad { tensor, is_converged } => {
+            Stmt::TransposeQuad { tensor, is_converged }
+        }
         Stmt::CpAsyncCommit => Stmt::CpAsyncCommit,
         Stmt::CpAsyncWait { groups } => Stmt::CpAsyncWait { groups },
         Stmt::LoadFragment { fragment, at, operand } => {

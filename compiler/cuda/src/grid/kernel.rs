@@ -265,6 +265,11 @@ impl Kernel {
         nest::any(&self.body, &|it| matches!(it, Stmt::Wgmma { .. }))
     }
 
+    /// Returns whether the four lanes of a row exchange elements.
+    pub fn exchanges_in_quads(&self) -> bool {
+        nest::any(&self.body, &|it| matches!(it, Stmt::TransposeQuad { .. }))
+    }
+
     /// Returns the blocks of a cluster that TMA loads multicast to; 1 if none does.
     pub fn cluster(&self) -> u32 {
         if !self.tensor_maps.iter().any(|it| it.is_multicast) {

@@ -12,8 +12,8 @@ use super::pipeline::Staging;
 use super::predicate::DontCare;
 use super::{
     Buffer, Kernel, MemoryScope, Statement, Stmt, Unplaceable, bank_conflicts, barrier, bind, lpt,
-    memory, mma, pipeline, predicate, shared_memory, threads, unbound, unroll, warp_specialize,
-    wgmma,
+    memory, mma, pipeline, predicate, quad, shared_memory, threads, unbound, unroll,
+    warp_specialize, wgmma,
 };
 use tvmtune_ir::dag::TensorId;
 use tvmtune_ir::poly::{Facts, Poly};
@@ -148,13 +148,14 @@ impl Bound {
     /// Forms MMA and WGMMA instructions; `None` if an operand is in registers that none reads.
     fn tensorize(self) -> Option<Tensorized> {
         let Self { mut kernel, mut tables, facts, layouts } = self;
-        let buffers = &mut tables.buffers;
+        let Tables { buffers, n_vars } = &mut tables;
         wgmma::find(&mut kernel, buffers, &layouts);
         if layouts.any_left(&kernel.body) {
             return None;
         }
         bank_conflicts::pad(&kernel, buffers, &facts);
         mma::find(&mut kernel, buffers);
+        quad::exchange(&mut kernel, buffers, n_vars);
         Some(Tensorized { kernel, tables, facts })
     }
 }

@@ -40,6 +40,7 @@ mod persistent;
 mod pipeline;
 mod predicate;
 mod predicated_load;
+mod quad;
 mod reduce;
 mod shared_memory;
 mod stmt;
@@ -53,6 +54,7 @@ pub use kernel::{
     BlockVar, Buffer, CircularBuffer, Fragment, Grid, Kernel, MemoryScope, SharedMemory, StreamK,
     TensorMap, ThreadVar, Tiles, WorkUnit,
 };
+pub use persistent::resident_blocks;
 pub use predicated_load::{PredicatedLoad, predicated_load};
 pub use stmt::{
     Accumulators, FirstOperand, Operand, OperandLoad, RegisterOperand, Released, SharedOperand,

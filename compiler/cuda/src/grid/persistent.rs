@@ -27,6 +27,18 @@ pub(super) struct PersistentLoop {
     pub(super) kind: LoopKind,
 }
 
+/// The largest clusters of which a GPU holds as many as it has room for: two multiprocessors are a unit.
+const PAIR: i64 = 2;
+
+/// Returns the blocks, of those that have a multiprocessor each, that run at the same time in clusters.
+///
+/// A cluster runs on one GPC, and GPCs have numbers of multiprocessors that larger clusters do not divide. An H200
+/// of 132 holds 30 clusters of four, not 33 (`docs/results/h200.md`): three that waited for the others would double the
+/// time of a persistent kernel.
+pub fn resident_blocks(blocks: i64, cluster: i64) -> i64 {
+    if cluster <= PAIR { blocks } else { blocks * 10 / 11 / cluster * cluster }
+}
+
 /// Lets no more than so many blocks run the loops over blocks from a persistent one inwards; leaves a
 /// kernel alone that has no more tiles than that. Returns whether blocks may then divide tiles
 /// between them.
@@ -44,7 +56,7 @@ pub(super) fn persist(
     let first = outer.iter().position(|it| it.var == persistent.var).unwrap_or(outer.len());
     let vars = outer.split_off(first);
     let (tile_loop, block) = (VarId(*n_vars), VarId(*n_vars + 1));
-    let stride = (i64::from(most) / in_cluster).max(1);
+    let stride = (resident_blocks(most.into(), in_cluster) / in_cluster).max(1);
     let tiles = Tiles { tile_loop, block, stride, vars, stream_k: None };
     let (count, limit) = (tiles.count(), Poly::constant(stride));
     kernel.blocks = outer;

@@ -239,9 +239,6 @@ impl Specializer<'_> {
             return None;
         }
         let filled: i64 = extents.iter().product();
-        if repeats.iter().any(|it| it.stride * bytes % PLACE != 0) {
-            return None;
-        }
         let n_bytes = repeats.iter().map(|it| it.extent).product::<i64>() * filled * bytes;
         let is_repeated = |it: VarId| repeats.iter().any(|axis| axis.var == it);
         let at_first = |it: &Poly| first_of(it, copy, &is_repeated);
@@ -252,6 +249,10 @@ impl Specializer<'_> {
         if let Some((dim, block, length)) = &share {
             coordinates[*dim] += block.clone() * (length * steps[*dim]);
             position += block.clone() * (length * row);
+        }
+        // The buffer begins at such a place; so must the boxes of every stage, repetition and block.
+        if position.terms().any(|(_, stride)| stride * bytes % PLACE != 0) {
+            return None;
         }
         let tensor_map = self.tensor_map(TensorMap {
             tensor: from,

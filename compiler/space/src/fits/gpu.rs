@@ -225,8 +225,10 @@ impl<'a> Needs<'a> {
     fn visit(&mut self, stmt: &Stmt, open: &mut Vec<Open>) {
         match stmt {
             Stmt::For { var, extent, kind, body, .. } => {
+                // Where no MMA instruction took the place of tensorized loops, they are unrolled.
+                use LoopKind::{Tensorized, Unrolled, Vectorized};
                 let times = match (kind, extent.as_constant()) {
-                    (LoopKind::Unrolled | LoopKind::Vectorized, Some(n)) => n.max(1) as u64,
+                    (Unrolled | Vectorized | Tensorized, Some(n)) => n.max(1) as u64,
                     _ => 1,
                 };
                 open.push(Open { var: *var, times });
@@ -237,7 +239,7 @@ impl<'a> Needs<'a> {
             Stmt::Update { tensor, index, value, .. } => {
                 self.statement(*tensor, value, Some(index), open);
             }
-            Stmt::AllReduce { .. } | Stmt::Barrier { .. } => {
+            Stmt::AllReduce { .. } | Stmt::TransposeQuad { .. } | Stmt::Barrier { .. } => {
                 self.n_instructions =
                     self.n_instructions.saturating_add(times(open.iter()).saturating_mul(16));
             }

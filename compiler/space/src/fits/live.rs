@@ -57,7 +57,9 @@ impl Liveness {
                 self.note_reads(value);
                 self.note(*tensor, false);
             }
-            Stmt::AllReduce { tensor, .. } | Stmt::Mma { tensor, .. } => {
+            Stmt::AllReduce { tensor, .. }
+            | Stmt::TransposeQuad { tensor, .. }
+            | Stmt::Mma { tensor, .. } => {
                 self.note(*tensor, false);
             }
             Stmt::Wgmma { accumulators, a, .. } => {

@@ -4,6 +4,7 @@
 //! with no source are estimates, to be refitted once they can be measured; `docs/gpu-model.md` lists
 //! them.
 
+use tvmtune_cuda::grid;
 use tvmtune_ir::target::GpuTarget;
 
 /// Threads of a warp.
@@ -21,15 +22,32 @@ pub(super) const LINE: i64 = 128;
 /// registers, dispatch and barriers take the rest. The best kernels reach 51 of 67 `TFLOP/s` in
 /// `f32` (cuBLAS on an H100), at a clock lower than the one those 67 are for.
 pub(super) const ARITHMETIC_SHARE: f64 = 0.85;
-/// The share of the memory bandwidth that copies reach: 4.3 of 4.8 TB/s on an H200.
-pub(super) const MEMORY_SHARE: f64 = 43.0 / 48.0;
+/// The same of MMA instructions: 795 of 989 `TFLOP/s` in all on an H200, start and end of tiles included.
+pub(super) const TENSOR_SHARE: f64 = 0.93;
+/// The share of the memory bandwidth that kernels reach: 4.3 to 4.5 of 4.8 TB/s on an H200.
+pub(super) const MEMORY_SHARE: f64 = 0.91;
+/// Sectors that a multiprocessor stores while it stores a part of one line, at least. On an H200, products
+/// that store 100 and 201 MB in pieces of 16 bytes take 97 and 195 microseconds.
+pub(super) const STORED_LINE: f64 = 4.5;
+/// Bytes that memory reads while it turns to another run of neighbors: on an H200, products of 16 rows read their
+/// weights in runs of 64 and 128 bytes at 0.6 and 0.75 of the bandwidth.
+pub(super) const RUN_START: f64 = 24.0;
+/// Blocks that a GPU starts in a cycle: an H200 takes 161 microseconds for 262144 short ones.
+pub(super) const STARTS: f64 = 0.9;
+/// Cycles in which TMA copies a row of a swizzled box, however short, and 16 bytes of any other box (convolutions on
+/// an H200; the second is an estimate).
+pub(super) const BOX_ROW: f64 = 2.6;
+pub(super) const BOX_CHUNK: f64 = 3.0;
+/// The same of a row that ends outside of the tensor, in terms of one inside: rows of 32 elements of 24 channels take 9 cycles,
+/// of 32 channels 4.
+pub(super) const CUT_ROW: f64 = 2.2;
 /// Bytes in a cycle that one multiprocessor gets at most from beyond its first-level cache.
 pub(super) const FILL: f64 = 64.0;
 /// The share of the second-level cache that holds what is read again.
 pub(super) const L2_SHARE: f64 = 0.5;
 
 /// Cycles until data comes from beyond the first-level cache, and from shared memory.
-pub(super) const GLOBAL_LATENCY: f64 = 600.0;
+pub(super) const GLOBAL_LATENCY: f64 = 800.0;
 pub(super) const SHARED_LATENCY: f64 = 30.0;
 /// Cycles until the result of an instruction can be used (Volta and later).
 pub(super) const RESULT_LATENCY: f64 = 4.0;
@@ -40,8 +58,8 @@ pub(super) const SHUFFLE_LATENCY: f64 = 28.0;
 pub(super) const BLOCK_LATENCY: f64 = 500.0;
 /// Iterations that the compiler writes side by side where it may, so that their loads overlap.
 pub(super) const AHEAD: f64 = 4.0;
-/// Nanoseconds between launches.
-pub(super) const LAUNCH_NS: f64 = 2500.0;
+/// Nanoseconds between launches of a graph.
+pub(super) const LAUNCH_NS: f64 = 1500.0;
 /// The share of the second-longest work that does not overlap with the longest.
 pub(super) const NOT_OVERLAPPED: f64 = 0.1;
 
@@ -110,5 +128,10 @@ impl Machine {
             memory: f64::from(target.bandwidth_gbps.max(1)) * MEMORY_SHARE,
             l2_bytes: target.l2_bytes as f64,
         }
+    }
+
+    /// The same where blocks are in clusters, which some multiprocessors have no room for.
+    pub(super) fn of_clusters(self, cluster: u32) -> Self {
+        Self { n: grid::resident_blocks(self.n as i64, cluster.into()).max(1) as f64, ..self }
     }
 }

@@ -80,6 +80,8 @@ pub enum Bound {
     Tensor,
     /// Shared memory and the first-level cache.
     Shared,
+    /// Boxes that TMA copies.
+    Copies,
     /// The second-level cache.
     L2,
     /// Memory.
@@ -88,6 +90,8 @@ pub enum Bound {
     Latency,
     /// Multiprocessors that have nothing to do while others work on the last blocks.
     Waves,
+    /// Starting the blocks.
+    Starts,
     /// The launch.
     Launch,
 }

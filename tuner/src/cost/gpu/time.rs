@@ -12,6 +12,7 @@ use tvmtune_space::fits;
 
 use super::machine::{
     ARITHMETIC_SHARE, BLOCK_LATENCY, FILL, LANES, LAUNCH_NS, Machine, NOT_OVERLAPPED, SCHEDULERS,
+    STARTS, TENSOR_SHARE,
 };
 use super::stream_k::WorkUnits;
 use super::traffic::{Shape, Traffic};
@@ -27,7 +28,7 @@ pub(super) fn kernel(
     dims: &[i64],
     registers: u32,
 ) -> KernelEstimate {
-    let machine = Machine::new(target);
+    let machine = Machine::new(target).of_clusters(kernel.cluster());
     let threads = kernel.block_threads();
     let launched = fits::gpu::launched_registers(kernel, registers);
     let occupancy = target.occupancy(threads, launched, kernel.shared_bytes);
@@ -78,7 +79,8 @@ pub(super) fn kernel(
     let mut traffic = shape.traffic(&block.accesses);
     if let Some(it) = work_units {
         let (some, left) = (tiles as f64 / all_tiles as f64, it.partial_sum_bytes(grid));
-        traffic = Traffic { l2: traffic.l2 * some + left, dram: traffic.dram * some };
+        traffic = traffic.times(some);
+        traffic.l2 += left;
     }
     estimate.waves = (tiles as f64 / per_wave).ceil() as u64;
     estimate.l2_bytes = traffic.l2;
@@ -108,8 +110,8 @@ struct Sum {
 
 impl Sum {
     /// Cycles that each unit of a multiprocessor needs for one tile.
-    fn units(&self) -> [(Bound, f64); 5] {
-        let Block { ops, others, wavefronts, tensor, .. } = &self.block;
+    fn units(&self) -> [(Bound, f64); 6] {
+        let Block { ops, others, wavefronts, tensor, copies, .. } = &self.block;
         let machine = &self.machine;
         let issue = (ops.issued() + others) / SCHEDULERS;
         let integer = ops.integer / machine.integer;
@@ -119,7 +121,8 @@ impl Sum {
             (Bound::Fma, fma / ARITHMETIC_SHARE),
             (Bound::Special, ops.special / machine.special / ARITHMETIC_SHARE),
             (Bound::Shared, *wavefronts),
-            (Bound::Tensor, tensor / machine.tensor / ARITHMETIC_SHARE),
+            (Bound::Tensor, tensor / machine.tensor / TENSOR_SHARE),
+            (Bound::Copies, *copies),
         ]
     }
 
@@ -141,13 +144,17 @@ impl Sum {
         part(Bound::Waves, ns(work * (most - tiles / machine.n)));
         part(Bound::Latency, ns((busy - work * most).max(0.0)));
         let used = machine.n.min(blocks);
-        let l2 = ns(self.traffic.l2 / (machine.l2 * used));
-        let dram = (self.traffic.dram / machine.memory).max(ns(self.traffic.dram / (FILL * used)));
+        let Traffic { l2, dram, l2_overhead, dram_overhead } = self.traffic;
+        let filled = ns(dram / (FILL * used));
+        let l2 = ns((l2 + l2_overhead) / (machine.l2 * used));
+        let dram = ((dram + dram_overhead) / machine.memory).max(filled);
+        let starts = ns(blocks / STARTS);
         part(Bound::L2, l2);
         part(Bound::Dram, dram);
-        let mut all = [ns(busy), l2, dram];
+        part(Bound::Starts, starts);
+        let mut all = [ns(busy), l2, dram, starts];
         all.sort_by(f64::total_cmp);
-        estimate.ns = all[2] + NOT_OVERLAPPED * all[1] + LAUNCH_NS;
+        estimate.ns = all[3] + NOT_OVERLAPPED * all[2] + LAUNCH_NS;
         estimate.bound = self.bound(estimate, ns(busy));
     }
 
@@ -181,14 +188,14 @@ impl Sum {
             let by = |a: &&Bound, b: &&Bound| part(**a).total_cmp(&part(**b));
             some.iter().max_by(by).copied().unwrap_or(Bound::Launch)
         };
-        let memory = longest(&[Bound::L2, Bound::Dram]);
+        let memory = longest(&[Bound::L2, Bound::Dram, Bound::Starts]);
         if LAUNCH_NS >= busy.max(part(memory)) {
             return Bound::Launch;
         }
         if part(memory) >= busy {
             return memory;
         }
-        use Bound::{Fma, Issue, Latency, Shared, Special, Tensor, Waves};
-        longest(&[Issue, Fma, Special, Tensor, Shared, Latency, Waves])
+        use Bound::{Copies, Fma, Issue, Latency, Shared, Special, Tensor, Waves};
+        longest(&[Issue, Fma, Special, Tensor, Shared, Copies, Latency, Waves])
     }
 }

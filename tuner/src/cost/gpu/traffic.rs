@@ -16,7 +16,7 @@ use tvmtune_cuda::grid::{Grid, Kernel, MemoryScope, Tiles};
 use tvmtune_ir::dag::TensorId;
 use tvmtune_ir::poly::{DimId, Facts, Interval, Poly, VarId};
 
-use super::machine::{L2_SHARE, SECTOR};
+use super::machine::{L2_SHARE, RUN_START, SECTOR};
 use super::walk::GlobalAccess;
 
 /// Bytes that all blocks of a kernel move.
@@ -26,6 +26,21 @@ pub(super) struct Traffic {
     pub(super) l2: f64,
     /// Between that and memory.
     pub(super) dram: f64,
+    /// What could be moved between the multiprocessors and the second-level cache, beside that, in the time that
+    /// parts of lines take.
+    pub(super) l2_overhead: f64,
+    /// The same of memory, in the time that it takes to turn to other rows.
+    pub(super) dram_overhead: f64,
+}
+
+impl Traffic {
+    /// Returns a fraction of it.
+    pub(super) fn times(self, some: f64) -> Self {
+        let Self { l2, dram, l2_overhead, dram_overhead } = self;
+        let [l2, dram, l2_overhead, dram_overhead] =
+            [l2, dram, l2_overhead, dram_overhead].map(|it| it * some);
+        Self { l2, dram, l2_overhead, dram_overhead }
+    }
 }
 
 /// The execution of a kernel.
@@ -47,7 +62,10 @@ pub(super) struct Shape<'a> {
 impl Shape<'_> {
     pub(super) fn traffic(&self, accesses: &[GlobalAccess]) -> Traffic {
         let n_tiles: f64 = self.tiles.iter().map(|it| *it as f64).product();
-        Traffic { l2: self.past_l1(accesses) * n_tiles, dram: self.past_l2(accesses, n_tiles) }
+        let overhead: f64 = accesses.iter().map(|it| it.overhead).sum();
+        let (dram, dram_overhead) = self.past_l2(accesses, n_tiles);
+        let l2 = self.past_l1(accesses) * n_tiles;
+        Traffic { l2, dram, l2_overhead: overhead * n_tiles, dram_overhead }
     }
 
     /// Bytes that one block moves past its first-level cache.
@@ -76,8 +94,9 @@ impl Shape<'_> {
         writes + reads().map(moved).sum::<f64>()
     }
 
-    /// Bytes that all blocks move between the second-level cache and memory.
-    fn past_l2(&self, accesses: &[GlobalAccess], n_tiles: f64) -> f64 {
+    /// Bytes that all blocks move between the second-level cache and memory, and those that memory could move while it
+    /// turns to other rows.
+    fn past_l2(&self, accesses: &[GlobalAccess], n_tiles: f64) -> (f64, f64) {
         let all = self.tiles.to_vec();
         let mut wave = self.one();
         let mut left = self.resident.min(n_tiles).max(1.0);
@@ -95,21 +114,33 @@ impl Shape<'_> {
         let (whole, once) = (boxes(0, n_tiles), boxes(1, n_wave));
         let mut order: Vec<(f64, TensorId)> = whole.iter().map(|(it, n)| (*n, *it)).collect();
         order.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
-        let (mut kept, mut total) = (0.0, 0.0);
+        let (mut kept, mut total, mut overhead) = (0.0, 0.0, 0.0);
         for (bytes, tensor) in order {
             kept += bytes;
             let stays = kept <= self.l2_bytes * L2_SHARE;
             let is_written = accesses.iter().any(|it| it.writes && it.tensor == tensor);
             let is_between =
                 self.grid.buffer(tensor).scope == MemoryScope::Workspace && !is_written;
-            total += match stays {
+            let moved = match stays {
                 // The kernel before left it there.
                 true if is_between => 0.0,
                 true => bytes,
                 false => bytes.max(once.get(&tensor).copied().unwrap_or(0.0) * n_waves),
             };
+            total += moved;
+            overhead += moved * RUN_START / self.run(accesses, tensor);
         }
-        total
+        (total, overhead)
+    }
+
+    /// Bytes that a block reads in a row of a tensor, in one iteration of loops: infinite where it reads none.
+    fn run(&self, accesses: &[GlobalAccess], tensor: TensorId) -> f64 {
+        let reads = accesses.iter().filter(|it| it.tensor == tensor && !it.writes);
+        let run = |it: &GlobalAccess| {
+            let facts = self.facts(accesses, &self.one(), it.n_serial);
+            self.neighbors(it, &facts, it.elements) * self.grid.buffer(tensor).dtype.bytes() as f64
+        };
+        reads.map(run).fold(f64::INFINITY, f64::min)
     }
 
     fn one(&self) -> Vec<i64> {
@@ -153,11 +184,26 @@ impl Shape<'_> {
     /// Bytes of the box that an access touches, in whole sectors; no more than it can with so many
     /// elements.
     fn box_of(&self, access: &GlobalAccess, facts: &Facts, elements: f64) -> f64 {
+        let (together, apart) = self.sides(access, facts, elements);
+        let bytes = self.grid.buffer(access.tensor).dtype.bytes() as f64;
+        // Neighbors come in whole sectors.
+        let sector = SECTOR as f64;
+        let all = apart * (together * bytes / sector).ceil() * sector;
+        all.min(elements.max(1.0) * sector)
+    }
+
+    /// Elements of the box that are neighbors in memory.
+    fn neighbors(&self, access: &GlobalAccess, facts: &Facts, elements: f64) -> f64 {
+        self.sides(access, facts, elements).0
+    }
+
+    /// Elements of the box that are neighbors in memory, and how often there are so many: rows that are touched from
+    /// end to end are neighbors.
+    fn sides(&self, access: &GlobalAccess, facts: &Facts, elements: f64) -> (f64, f64) {
         let buffer = self.grid.buffer(access.tensor);
         // An index that is read from data takes as many values as are left for it.
         let known: f64 = access.index.iter().flatten().map(|it| width(it, facts)).product();
         let unknown = (elements / known).ceil().max(1.0);
-        // Neighbors come in whole sectors; rows that are touched from end to end are neighbors.
         let (mut together, mut apart, mut is_whole) = (1.0, 1.0, true);
         for (at, extent) in access.index.iter().zip(&buffer.shape).rev() {
             let most = extent.interval(facts).hi.max(1) as f64;
@@ -165,10 +211,7 @@ impl Shape<'_> {
             *if is_whole { &mut together } else { &mut apart } *= width;
             is_whole &= width >= most;
         }
-        let bytes = buffer.dtype.bytes() as f64;
-        let sector = SECTOR as f64;
-        let all = apart * (together * bytes / sector).ceil() * sector;
-        all.min(elements.max(1.0) * sector)
+        (together, apart)
     }
 }
 

@@ -5,6 +5,8 @@
 //! shared memory become one access of several elements, as the compiler does it. Addresses of lanes
 //! are computed for some warps, which stand for the others.
 
+mod tma;
+
 use std::collections::BTreeSet;
 
 use tvmtune_cuda::codegen::{self, Vectors};
@@ -14,13 +16,13 @@ use tvmtune_cuda::grid::{
 use tvmtune_ir::dag::{DType, Expr, Reducer, Subscript, TensorId};
 use tvmtune_ir::poly::{Atom, Poly, VarId};
 use tvmtune_schedule::LoopKind;
-use tvmtune_schedule::nest::{Guard, Statement};
+use tvmtune_schedule::nest::{self, Guard, Statement};
 
 use super::access::{Addresses, sectors, wavefronts};
 use super::arithmetic::{self, Ops};
 use super::machine::{
     AHEAD, BARRIER_LATENCY, GLOBAL_LATENCY, LANES, RESULT_LATENCY, SECTOR, SHARED_LATENCY,
-    SHUFFLE_LATENCY, WARP_SHARE,
+    SHUFFLE_LATENCY, STORED_LINE, WARP_SHARE,
 };
 use super::stream_k::WorkUnits;
 use super::value::Values;
@@ -39,6 +41,8 @@ pub(super) struct Block {
     pub(super) wavefronts: f64,
     /// Multiply-adds of MMA instructions.
     pub(super) tensor: f64,
+    /// Cycles in which TMA copies boxes.
+    pub(super) copies: f64,
     /// Cycles that its longest chain of waits takes.
     pub(super) latency: f64,
     /// The part of that which overlaps the tile before, if there is one.
@@ -56,8 +60,12 @@ pub(super) struct GlobalAccess {
     pub(super) index: Vec<Option<Poly>>,
     /// The loops around it, outermost first, with their extents.
     pub(super) loops: Vec<(VarId, i64)>,
+    /// How many of those stay loops, and are not unrolled.
+    pub(super) n_serial: usize,
     /// Bytes of the sectors that one block asks for.
     pub(super) bytes: f64,
+    /// Bytes that could be stored while the lines of which it stores little are.
+    pub(super) overhead: f64,
     /// Elements that one block accesses.
     pub(super) elements: f64,
 }
@@ -155,6 +163,7 @@ impl BlockCounter<'_> {
                 self.leaf(*tensor, index, value, Some(*reducer));
             }
             Stmt::AllReduce { range, .. } => self.all_reduce(*range),
+            Stmt::TransposeQuad { .. } => self.transpose_quad(),
             Stmt::Barrier { .. } => self.wait(BARRIER_LATENCY),
             Stmt::CpAsync { body } => {
                 // Waits for these come later.
@@ -184,6 +193,13 @@ impl BlockCounter<'_> {
         self.kernel.tiles.as_ref().is_some_and(|it| it.tile_loop == var)
     }
 
+    /// Packs pairs, exchanges each of four registers once, and chooses before and after.
+    fn transpose_quad(&mut self) {
+        let n = self.times() * self.n_warps();
+        self.block.others += 16.0 * n;
+        self.block.wavefronts += 4.0 * n;
+    }
+
     fn wgmma(&mut self, a: &FirstOperand, columns: u32, dtype: DType) {
         // From 32 bytes of each of 64 rows and of each column.
         let depth = (32 / dtype.bytes().max(1)) as f64;
@@ -199,25 +215,6 @@ impl BlockCounter<'_> {
         self.block.wavefronts += f64::from(rows + columns) * 32.0 / 128.0 * n;
         // Of operands in registers, pairs are packed.
         self.block.others += if rows == 0 { 20.0 } else { 4.0 } * n;
-    }
-
-    /// A box of a tensor, copied by TMA.
-    fn tma_load(&mut self, map: usize, coordinates: &[Poly]) {
-        let map = &self.kernel.tensor_maps[map];
-        let mut loops: Vec<(VarId, i64)> = self.open.iter().map(|it| (it.var, it.extent)).collect();
-        let mut index = Vec::new();
-        for (n, (at, extent)) in coordinates.iter().zip(&map.box_extents).enumerate() {
-            // As if by a loop over the box.
-            let var = VarId(u32::MAX - n as u32);
-            loops.push((var, *extent));
-            index.push(Some(at.clone() + Poly::var(var)));
-        }
-        let elements = map.box_extents.iter().product::<i64>() as f64 * self.times();
-        let bytes = elements * self.grid.buffer(map.tensor).dtype.bytes() as f64;
-        let blocks = if map.is_multicast { self.kernel.cluster() } else { 1 };
-        self.block.wavefronts += bytes * f64::from(blocks) / 128.0;
-        let (tensor, writes) = (map.tensor, false);
-        self.block.accesses.push(GlobalAccess { tensor, writes, index, loops, bytes, elements });
     }
 
     fn load_fragment(&mut self, operand: &Operand) {
@@ -261,9 +258,9 @@ impl BlockCounter<'_> {
         let repeats = self.repeats;
         if is_loop {
             self.end_segment();
-            let waits = body.iter().any(Stmt::waits);
-            // Without waits, the loads of some iterations overlap.
-            self.repeats *= if waits { n as f64 } else { (n as f64 / AHEAD).max(1.0) };
+            let is_in_order = body.iter().any(Stmt::waits) || self.stores(body);
+            // Without waits and stores, the loads of some iterations overlap.
+            self.repeats *= if is_in_order { n as f64 } else { (n as f64 / AHEAD).max(1.0) };
             self.block.others += 2.0 * self.times() * self.n_warps();
         }
         self.body(body);
@@ -273,6 +270,13 @@ impl BlockCounter<'_> {
         self.repeats = repeats;
         self.open.pop();
         self.values.set(var, 0);
+    }
+
+    /// Returns whether statements store in memory that all blocks see: the compiler does not move loads there.
+    fn stores(&self, body: &[Stmt]) -> bool {
+        let is_global = |it: TensorId| self.scope(it).is_some_and(MemoryScope::is_global);
+        let stores = |it: &Stmt| it.write().is_some_and(|(tensor, ..)| is_global(tensor));
+        nest::any(body, &stores)
     }
 
     /// Statements of the lanes for which conditions hold.
@@ -457,8 +461,23 @@ impl BlockCounter<'_> {
         let active: u32 = self.masks.iter().map(|it| it.count_ones()).sum();
         let elements = outer * distinct * f64::from(active);
         let bytes = requests * mean(&|it| sectors(it, width).0) * SECTOR as f64;
+        let overhead = |it: &Addresses| {
+            let (sectors, lines) = sectors(it, width);
+            (STORED_LINE * lines - sectors).max(0.0)
+        };
+        let overhead = if writes { requests * mean(&overhead) * SECTOR as f64 } else { 0.0 };
         let loops = self.open.iter().map(|it| (it.var, it.extent)).collect();
-        self.block.accesses.push(GlobalAccess { tensor, writes, index, loops, bytes, elements });
+        let n_serial = self.split().0.len();
+        self.block.accesses.push(GlobalAccess {
+            overhead,
+            tensor,
+            writes,
+            index,
+            loops,
+            n_serial,
+            bytes,
+            elements,
+        });
     }
 
     /// Elements of one access: what the printer says, or what the compiler makes of neighbors in
