@@ -16,7 +16,7 @@ use tvmtune_ir::target::gpu::Arch;
 use tvmtune_ir::workload;
 use tvmtune_plan::embed::CUDA_MARK;
 use tvmtune_plan::embed::plan_name;
-use tvmtune_plan::record::{Record, Source};
+use tvmtune_plan::record::{Measured, Record, Source};
 use tvmtune_space::default;
 use tvmtune_tests::nvrtc::nvrtc;
 use tvmtune_tests::sandbox::{SOURCE, Said, Sandbox, files, said};
@@ -136,6 +136,40 @@ fn the_schedule_that_the_model_ranks_first_is_prepared_on_request() {
         |it: &Sandbox| artifacts(it, "cu").iter().map(|it| hash(it)).collect::<BTreeSet<_>>();
     let by_default = shipped("sm_90a").expect("there is a compiler");
     assert_ne!(images(&sandbox), images(&by_default), "another schedule than the default one");
+}
+
+#[test]
+fn a_schedule_that_the_model_chose_for_a_range_goes_before_one_that_was_measured_for_another() {
+    let Some(sandbox) = shipped_by("sm_90a", &["--best", "40"]) else { return };
+    let [path] = &artifacts(&sandbox, "toml")[..] else { panic!("one record") };
+    let mut record =
+        Record::from_toml(&fs::read_to_string(path).expect("readable")).expect("valid");
+    let (one, other) = record.buckets.split_at_mut(1);
+    let (measured, chosen) = (&mut one[0].schedules[0], &other[0].schedules[0]);
+    let ns = 5e3;
+    measured.measured = Some(Measured {
+        median_ns: ns,
+        min_ns: ns,
+        p10_ns: ns,
+        p90_ns: ns,
+        samples: 5,
+        threads: 1,
+        dims: Vec::new(),
+        cold: None,
+        error: None,
+        image: None,
+    });
+    let hashes: Vec<Digest> = chosen.images.iter().map(|it| it.sha256).collect();
+    assert!(!hashes.is_empty() && measured.trace != chosen.trace);
+    fs::write(path, record.to_toml()).expect("writable");
+    // It could compile the schedule of the other range.
+    let nvrtc = nvrtc().expect("it compiled").path().to_str().expect("a path in Unicode");
+    let output = sandbox.script(SCRIPT, "out", &[USE, ("TVMTUNE_NVRTC", nvrtc)]);
+    assert_eq!(output.code, Some(0), "{output:?}");
+    let [(_, text)] = &sandbox.plans("out")[..] else { panic!("one kernel, one plan") };
+    for hash in hashes {
+        assert!(text.contains(&hash.to_string()), "{hash} is not embedded");
+    }
 }
 
 #[test]

@@ -11,7 +11,7 @@ use tvmtune_ir::target::gpu::Arch;
 use tvmtune_plan::database::{Choice, ImageFile, Lookup};
 use tvmtune_plan::embed::cuda as embed;
 use tvmtune_plan::embed::cuda::ptx_version;
-use tvmtune_plan::record::{Effort, Format, Image, SearchLimits, Tier};
+use tvmtune_plan::record::{Effort, Format, Image, SearchLimits, Source, Tier};
 use tvmtune_schedule::Schedule;
 use tvmtune_space::default;
 
@@ -115,8 +115,10 @@ pub fn realize<'a>(
             None => *flawed = flawed.or(Some(choice.path)),
         }
     }
-    // Code that was measured as it is now goes before code of another generator.
-    variants.sort_by_key(|it| it.stale);
+    // Code that was measured as it is now goes before code of another generator. What a model chose for these ranges goes
+    // before what was measured for others: on an H200, none of eight such schedules was faster than the default one.
+    let has_chosen = variants.iter().any(Variant::is_chosen_for_its_ranges);
+    variants.sort_by_key(|it| (it.stale, has_chosen && it.tier == Tier::Transferred));
     // A stale default schedule is no better than today's.
     variants.retain(|it| !it.stale || it.tier != Tier::Default);
     let default = default::schedule(&dag, &spec.target.into());
@@ -170,6 +172,12 @@ impl Sources<'_> {
 }
 
 impl Variant<'_> {
+    /// Returns whether a cost model chose it for these ranges, and nobody measured it.
+    fn is_chosen_for_its_ranges(&self) -> bool {
+        let is_chosen = |it: Choice<'_>| it.entry.source != Source::Default;
+        self.tier == Tier::Default && self.choice.is_some_and(is_chosen)
+    }
+
     /// Returns whether its measurement, if it has one, is not known to be one of other machine code than
     /// the most specific of the images.
     fn was_measured_by(&self, images: &[ImageFile]) -> bool {
