@@ -256,11 +256,16 @@ fn a_causal_mask_halves_the_work() {
 
 #[test]
 fn blocks_with_most_keys_start_first() {
-    let dag = dsl::program(&masked("f16", "S = 512", "S", "j <= i")).unwrap();
-    let schedule = default::schedule(&dag, &target().into());
-    let source = tvmtune_cuda::generate(&schedule).unwrap().unit.source;
-    assert!(source.contains("const Index i_0 = 7 - Index(blockIdx.x) % 8;"), "{source}");
-    assert!(source.contains("for (Index j_0 = 0; j_0 < ((i_0 / 2) + 1); ++j_0)"), "{source}");
+    // Those of all heads, or, where there are many waves of blocks, those of a head.
+    for (heads, first) in [(2, "/ 2"), (200, "% 8")] {
+        let score = "if j <= i { dot * 0.25 } else { f32::NEG_INFINITY }";
+        let text = attention(&format!("H = {heads}, S = 512, D = 16"), "f16", "S", score);
+        let schedule = default::schedule(&dsl::program(&text).unwrap(), &target().into());
+        let source = tvmtune_cuda::generate(&schedule).unwrap().unit.source;
+        let index = format!("const Index i_0 = 7 - Index(blockIdx.x) {first};");
+        assert!(source.contains(&index), "{source}");
+        assert!(source.contains("for (Index j_0 = 0; j_0 < ((i_0 / 2) + 1); ++j_0)"), "{source}");
+    }
 }
 
 /// The quotient is taken before the second product.
