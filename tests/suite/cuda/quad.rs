@@ -1,5 +1,7 @@
 //! Stores of 8 and 16 bits: the lanes that have a row exchange what they have of it, and each stores runs of eight columns.
 
+use tvmtune_acceptance::problem::Problem;
+use tvmtune_acceptance::{bundle, case};
 use tvmtune_cuda::Generated;
 use tvmtune_cuda::grid::Stmt;
 use tvmtune_emulator::{Module, Options};
@@ -16,7 +18,7 @@ use tvmtune_tuner::space::Space;
 
 use super::persistent::data;
 use super::programs::linear;
-use super::{AMPERE, HOPPER, Launch, check_results, default_point, generate, ptx, timing};
+use super::{AMPERE, HOPPER, Launch, check_results, default_point, generate, ptx, target, timing};
 
 /// A template on an architecture that has its instructions.
 type Rule = (TemplateKind, Arch);
@@ -126,4 +128,24 @@ fn lanes_that_exchange_nothing_or_not_all_are_seen() {
     for wrong in wrong {
         assert!(!is_right(&wrong), "{wrong}");
     }
+}
+
+#[test]
+fn lanes_that_overwrite_what_others_read_wait_for_them() {
+    let Some(nvrtc) = nvrtc() else { return };
+    let case = case::named("residual_bf16").unwrap();
+    let check = case.checks[0];
+    let problem = Problem::new(case, check.dims).unwrap();
+    let (_, _, generated) = bundle::checked(&problem, &target(), 0).unwrap().swap_remove(0);
+    let case = problem.case(check.at[0]);
+    let (params, scalars) = (case.params(), case.scalars());
+    let run = |text: &str| {
+        let module = compiled(nvrtc, text, HOPPER);
+        emulate::run(&generated, &module, case.dims(), &params, &scalars, &Options::default())
+    };
+    let source = &generated.unit.source;
+    assert!(run(source).is_ok(), "{source}");
+    let unordered = source.replace("quad_transpose<true, true>", "quad_transpose<true, false>");
+    assert_ne!(*source, unordered, "lanes exchange results in place");
+    assert!(run(&unordered).is_err_and(|it| it.to_string().contains("race")));
 }

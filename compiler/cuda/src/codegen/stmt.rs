@@ -42,9 +42,9 @@ impl Printer<'_> {
             Stmt::AllReduce { tensor, index, reducer, range } => {
                 self.all_reduce(*tensor, index, *reducer, *range);
             }
-            Stmt::TransposeQuad { tensor, is_converged } => {
+            Stmt::TransposeQuad { tensor, is_converged, is_ordered } => {
                 let row = self.names.buffer(*tensor);
-                self.line(&format!("quad_transpose<{is_converged}>({row});"));
+                self.line(&format!("quad_transpose<{is_converged}, {is_ordered}>({row});"));
             }
             Stmt::CpAsync { body } => {
                 self.in_cp_async = true;

@@ -120,8 +120,8 @@ fn collective(stmt: Stmt<ThreadLoop>) -> Stmt {
         Stmt::AllReduce { tensor, index, reducer, range } => {
             Stmt::AllReduce { tensor, index, reducer, range }
         }
-        Stmt::TransposeQuad { tensor, is_converged } => {
-            Stmt::TransposeQuad { tensor, is_converged }
+        Stmt::TransposeQuad { tensor, is_converged, is_ordered } => {
+            Stmt::TransposeQuad { tensor, is_converged, is_ordered }
         }
         Stmt::CpAsyncCommit => Stmt::CpAsyncCommit,
         Stmt::CpAsyncWait { groups } => Stmt::CpAsyncWait { groups },

@@ -16,11 +16,13 @@
 //! On an H200, a batched product that stored 201 MB in such halves took 2.5 times as long as cuBLAS
 //! (`docs/results/h200.md`).
 
+use std::collections::BTreeSet;
+
 use super::kernel::fresh;
 use super::{Buffer, Kernel, LoopKind, MemoryScope, Statement, Stmt, WARP};
 use tvmtune_ir::dag::{Expr, TensorId};
 use tvmtune_ir::poly::{Facts, Poly, VarId};
-use tvmtune_schedule::nest::Guard;
+use tvmtune_schedule::nest::{Guard, read};
 
 /// Lanes that have a row.
 const QUAD: i64 = 4;
@@ -36,7 +38,8 @@ pub(super) fn exchange(kernel: &mut Kernel, buffers: &mut Vec<Buffer>, n_vars: &
         return;
     };
     let lanes = kernel.thread_vars.iter().filter(|it| it.step < WARP).map(|it| it.var).collect();
-    let mut pass = Exchange { quad: quad.var, lanes, buffers, n_vars };
+    let reads = read(&kernel.body);
+    let mut pass = Exchange { quad: quad.var, lanes, reads, buffers, n_vars };
     pass.body(&mut kernel.body, true);
 }
 
@@ -45,6 +48,8 @@ struct Exchange<'a> {
     quad: VarId,
     /// The variables in which lanes of a warp differ.
     lanes: Vec<VarId>,
+    /// The tensors that the kernel reads.
+    reads: BTreeSet<TensorId>,
     buffers: &'a mut Vec<Buffer>,
     n_vars: &'a mut u32,
 }
@@ -190,7 +195,12 @@ impl Exchange<'_> {
         let whole = whole.map_polys(&|it| it.substitute_vars(&of_lane, &Facts::default()));
         let of_four = vec![
             unrolled(nth, stores.name, QUAD, LoopKind::Unrolled, own),
-            Stmt::TransposeQuad { tensor: row, is_converged },
+            // A lane overwrites what others read, where a result takes the place of a parameter.
+            Stmt::TransposeQuad {
+                tensor: row,
+                is_converged,
+                is_ordered: self.reads.contains(&stores.tensor),
+            },
             whole,
         ];
         let (name, extent) =

@@ -30,8 +30,9 @@ pub enum Stmt<L = Infallible> {
     /// reduction of all of them. Their number is a power of two up to a warp, else whole warps.
     AllReduce { tensor: TensorId, index: Vec<Poly>, reducer: Reducer, range: u32 },
     /// The four lanes of a warp that have a row exchange four pairs of registers each: pair `n` of lane `q`
-    /// becomes pair `q` of lane `n`. The whole warp does so at the same time if it is converged.
-    TransposeQuad { tensor: TensorId, is_converged: bool },
+    /// becomes pair `q` of lane `n`. The whole warp does so at the same time if it is converged; what a lane read
+    /// before, another may overwrite afterwards if it is ordered.
+    TransposeQuad { tensor: TensorId, is_converged: bool, is_ordered: bool },
     /// Stores as `cp.async`, from memory that nobody writes to shared memory: complete once this
     /// thread has waited for their group.
     CpAsync { body: Vec<Stmt<L>> },

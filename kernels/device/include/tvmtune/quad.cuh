@@ -21,8 +21,9 @@ template <class T> TVMTUNE_FN T from_small_bits(u32 bits) {
 // Each of four consecutive lanes has four pairs, one from each of four rows of eight elements. Afterwards lane q
 // has row q: pair n of it is the pair that lane n had of it.
 //
-// All four lanes call this together; the whole warp does if it is CONVERGED.
-template <bool CONVERGED, class T> TVMTUNE_FN void quad_transpose(T (&pairs)[8]) {
+// All four lanes call this together; the whole warp does if it is CONVERGED. What a lane read before, another may
+// overwrite afterwards if it is ORDERED.
+template <bool CONVERGED, bool ORDERED, class T> TVMTUNE_FN void quad_transpose(T (&pairs)[8]) {
   enum : int { WIDTH = 8 * int(sizeof(T)) };
   const u32 lane = threadIdx.x % 4;
   const u32 lanes = CONVERGED ? 0xffffffffu : 0xfu << (threadIdx.x % 32 - lane);
@@ -44,6 +45,7 @@ template <bool CONVERGED, class T> TVMTUNE_FN void quad_transpose(T (&pairs)[8])
       words[n | bit] = is_upper ? words[n | bit] : received;
     }
   }
+  if constexpr (ORDERED) __syncwarp(lanes);
 #pragma unroll
   for (int n = 0; n < 4; ++n) {
     pairs[2 * n] = from_small_bits<T>(words[n]);
