@@ -2,6 +2,7 @@
 #include "tvmtune/copy.cuh"
 #include "tvmtune/mma.cuh"
 #include "tvmtune/barrier.cuh"
+#include "tvmtune/quad.cuh"
 #include "tvmtune/stream.cuh"
 #include "tvmtune/warp.cuh"
 using namespace tvmtune;
@@ -57,6 +58,16 @@ REDUCE(Product, f32) REDUCE(Product, f64) REDUCE(Product, i32) REDUCE(Product, i
 REDUCE(Min, f32) REDUCE(Min, f64) REDUCE(Min, u8) REDUCE(Min, i32) REDUCE(Min, i64)
 REDUCE(Max, f32) REDUCE(Max, f64) REDUCE(Max, i8) REDUCE(Max, i32) REDUCE(Max, i64)
 REDUCE(Any, bool) REDUCE(All, bool)
+
+#define QUAD(T)                                                                                  \
+  extern "C" __global__ void quad_##T(T* a) {                                                    \
+    T pairs[8];                                                                                  \
+    for (int n = 0; n < 8; ++n) pairs[n] = a[8 * threadIdx.x + n];                               \
+    quad_transpose<true, false>(pairs);                                                          \
+    if (threadIdx.x < 4) quad_transpose<false, true>(pairs);                                     \
+    for (int n = 0; n < 8; ++n) a[8 * threadIdx.x + n] = pairs[n];                               \
+  }
+QUAD(f16) QUAD(bf16) QUAD(i8) QUAD(u8) QUAD(bool)
 
 #define VECTOR(T, N)                                                                             \
   extern "C" __global__ void vector_##T##_##N(T* a, const T* b) {                                \

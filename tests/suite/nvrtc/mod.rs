@@ -86,7 +86,7 @@ fn every_device_function_is_used_in_these_tests() {
     // Used by others of the headers, and the names of parameters of macros.
     let internal = ["from_bits", "least", "greatest", "of", "operator[]", "unit", "name"];
     let internal = [&internal[..], &["saturate", "to_odd", "to_f16", "to_bf16", "to_f32"]].concat();
-    let internal = [&internal[..], &["shuffle_xor"]].concat();
+    let internal = [&internal[..], &["shuffle_xor", "small_bits", "from_small_bits"]].concat();
     let words: BTreeSet<&str> = FUNCTIONS
         .iter()
         .flat_map(|(_, text, _)| text.split(|it: char| !it.is_alphanumeric() && it != '_'))
