@@ -256,16 +256,19 @@ fn a_causal_mask_halves_the_work() {
 
 #[test]
 fn blocks_with_most_keys_start_first() {
-    // Those of all heads, or, where there are many waves of blocks, those of a head.
-    for (heads, first) in [(2, "/ 2"), (200, "% 8")] {
+    let source = |heads: u32| {
         let score = "if j <= i { dot * 0.25 } else { f32::NEG_INFINITY }";
         let text = attention(&format!("H = {heads}, S = 512, D = 16"), "f16", "S", score);
         let schedule = default::schedule(&dsl::program(&text).unwrap(), &target().into());
-        let source = tvmtune_cuda::generate(&schedule).unwrap().unit.source;
-        let index = format!("const Index i_0 = 7 - Index(blockIdx.x) {first};");
-        assert!(source.contains(&index), "{source}");
-        assert!(source.contains("for (Index j_0 = 0; j_0 < ((i_0 / 2) + 1); ++j_0)"), "{source}");
-    }
+        tvmtune_cuda::generate(&schedule).unwrap().unit.source
+    };
+    // Those of all heads, or, where there are many waves of blocks, those of a head.
+    let few = source(2);
+    assert!(few.contains("const Index i_0 = 7 - Index(blockIdx.x) / 2;"), "{few}");
+    assert!(few.contains("for (Index j_0 = 0; j_0 < ((i_0 / 2) + 1); ++j_0)"), "{few}");
+    let many = source(1000);
+    assert!(many.contains("const Index i_0 = 3 - Index(blockIdx.x) % 4;"), "{many}");
+    assert!(many.contains("for (Index j_0 = 0; j_0 < (i_0 + 1); ++j_0)"), "{many}");
 }
 
 /// The quotient is taken before the second product.
