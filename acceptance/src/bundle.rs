@@ -101,9 +101,9 @@ pub fn write(folder: &Path, recipe: &Recipe<'_>) -> Result<(usize, Vec<String>)>
     Ok((manifest.candidates.len(), failures))
 }
 
-/// The case that comes first: of all that is made here, tensor maps with element strides whose boxes begin before
-/// the tensor are what others use least. An H200 ran them; where a driver refuses them, the rest is to be seen in that
-/// light.
+/// The case that comes first. Few other kernels use tensor maps with element strides whose boxes begin
+/// before the tensor: an H200 ran them, and if another driver refuses them, the rest is to be seen in
+/// that light.
 const FIRST: &str = "conv_nhwc_strided_f16";
 
 /// Returns the jobs of a bundle: checks, then benchmarks. Of these, the first extents of each case come

@@ -205,8 +205,8 @@ fn convolutions_that_no_box_fits_have_no_producer_warp() {
     assert!(!is_fed(&pixels), "a single step of the reduction");
 }
 
-/// A schedule of a convolution with 8 channels whose circular buffer of weights has stages of 64 bytes: on an H200
-/// it ended in `CUDA_ERROR_MISALIGNED_ADDRESS`.
+/// A schedule of a convolution with 8 channels whose circular buffer of weights has stages of 64 bytes:
+/// on an H200 it ended in `CUDA_ERROR_MISALIGNED_ADDRESS`.
 const SMALL_STAGES: &str = "cache_operand s0 r1
     cache_padded t0 s0
     cache_operand s0 r0

@@ -1,4 +1,5 @@
-//! Stores of 8 and 16 bits: the lanes that have a row exchange what they have of it, and each stores runs of eight columns.
+//! Stores of 8 and 16 bits: the lanes that have a row exchange what they have of it, and each stores
+//! runs of eight columns.
 
 use tvmtune_acceptance::problem::Problem;
 use tvmtune_acceptance::{bundle, case};
@@ -41,8 +42,8 @@ fn compiled(nvrtc: &Nvrtc, text: &str, arch: Arch) -> Module {
     Module::parse(&ptx(nvrtc, text, &compute)).unwrap()
 }
 
-/// Runs the default point of a template and random ones at some numbers of rows; returns in how many of them lanes
-/// exchange results, and of how many.
+/// Runs the default point of a template and random ones at some numbers of rows; returns in how many
+/// of them lanes exchange results, and of how many.
 #[track_caller]
 fn run(text: &str, (template, arch): Rule, rows: &[i64]) -> Option<(usize, usize)> {
     let nvrtc = nvrtc()?;

@@ -115,8 +115,9 @@ pub fn realize<'a>(
             None => *flawed = flawed.or(Some(choice.path)),
         }
     }
-    // Code that was measured as it is now goes before code of another generator. What a model chose for these ranges goes
-    // before what was measured for others: on an H200, none of eight such schedules was faster than the default one.
+    // Code that was measured as it is now goes before code of another generator. The choice of a model
+    // for these ranges goes before measurements of other ranges: on an H200, none of eight such
+    // schedules was faster than the default one.
     let has_chosen = variants.iter().any(Variant::is_chosen_for_its_ranges);
     variants.sort_by_key(|it| (it.stale, has_chosen && it.tier == Tier::Transferred));
     // A stale default schedule is no better than today's.

@@ -2,9 +2,9 @@
 //!
 //! In causal attention the trip count of a loop grows with the variable of a loop over blocks: blocks
 //! that start in order leave the longest for the end, when most multiprocessors are idle. Such a
-//! loop over blocks is reversed and, of a grid of few waves, becomes the outermost, so that the longest blocks
-//! of all heads start first. An H200 took 135 microseconds for 512 blocks in the order of heads, of which
-//! multiprocessors were idle for 30 (`docs/results/h200.md`).
+//! loop over blocks is reversed and, of a grid of few waves, becomes the outermost, so that the longest
+//! blocks of all heads start first. An H200 took 135 microseconds for 512 blocks in the order of heads,
+//! of which multiprocessors were idle for 30 (`docs/results/h200.md`).
 //!
 //! # Source
 //!
@@ -13,8 +13,8 @@
 use super::{BlockVar, Kernel, Statement, Stmt};
 use tvmtune_ir::poly::{Atom, Facts, Poly, VarId};
 
-/// The most blocks of which the longest of all start first. With more of them the last wave matters less than that
-/// neighbors read the same rows.
+/// The most blocks of which the longest of all start first. With more of them the last wave matters less
+/// than that neighbors read the same rows.
 const FEW: i64 = 1024;
 
 /// Lets loops over blocks or tiles count down with whose variables only the work grows.

@@ -27,14 +27,15 @@ pub(super) struct PersistentLoop {
     pub(super) kind: LoopKind,
 }
 
-/// The largest clusters of which a GPU holds as many as it has room for: two multiprocessors are a unit.
+/// The largest clusters of which a GPU holds as many as it has room for: two multiprocessors are one
+/// unit.
 const PAIR: i64 = 2;
 
 /// Returns the blocks, of those that have a multiprocessor each, that run at the same time in clusters.
 ///
-/// A cluster runs on one GPC, and GPCs have numbers of multiprocessors that larger clusters do not divide. An H200
-/// of 132 holds 30 clusters of four, not 33 (`docs/results/h200.md`): three that waited for the others would double the
-/// time of a persistent kernel.
+/// A cluster runs on one GPC, and GPCs have numbers of multiprocessors that larger clusters do not
+/// divide. An H200 of 132 holds 30 clusters of four, not 33 (`docs/results/h200.md`): three that waited
+/// for the others would double the time of a persistent kernel.
 pub fn resident_blocks(blocks: i64, cluster: i64) -> i64 {
     if cluster <= PAIR { blocks } else { blocks * 10 / 11 / cluster * cluster }
 }

@@ -1,8 +1,9 @@
-//! Stores of MMA results in whole sectors: the four lanes that have a row exchange what they have of it.
+//! Stores of MMA results in whole sectors: the four lanes that have a row exchange what they have of
+//! it.
 //!
-//! Of every eight columns, a lane has two neighbors. Where those are 8 or 16 bits wide, each row of such a store is
-//! half a sector of memory or less, for which the L2 cache takes as long as for a whole one. So each lane
-//! collects all of one of four runs of eight columns:
+//! Of every eight columns, a lane has two neighbors. If those are 8 or 16 bits wide, each row of such a
+//! store is half a sector of memory or less, for which the L2 cache takes as long as for a whole one. So
+//! each lane collects all of one of four runs of eight columns:
 //!
 //! ```text
 //! unrolled j in 0..4:                     unrolled j in 0..4:
@@ -70,8 +71,8 @@ struct Stores<'a> {
 }
 
 impl Exchange<'_> {
-    /// Changes statements that the whole warp runs together if it is converged; else, at least all lanes of a
-    /// row do.
+    /// Changes statements that the whole warp runs together if it is converged; else, at least all lanes
+    /// of a row do.
     fn body(&mut self, body: &mut Vec<Stmt>, is_converged: bool) {
         let mut changed = Vec::new();
         for mut stmt in std::mem::take(body) {
@@ -126,8 +127,8 @@ impl Exchange<'_> {
         fits.then_some(stores)
     }
 
-    /// Returns the distance of runs of columns, whose elements have values that count up from a multiple of
-    /// eight; `None` if they do not.
+    /// Returns the distance of runs of columns, whose elements have values that count up from a multiple
+    /// of eight; `None` if they do not.
     fn columns(&self, stores: &Stores<'_>, value: &Poly) -> Option<i64> {
         let along = |value: &Poly, var: VarId| {
             let (step, rest) = value.split_linear(var)?;
@@ -195,7 +196,7 @@ impl Exchange<'_> {
         let whole = whole.map_polys(&|it| it.substitute_vars(&of_lane, &Facts::default()));
         let of_four = vec![
             unrolled(nth, stores.name, QUAD, LoopKind::Unrolled, own),
-            // A lane overwrites what others read, where a result takes the place of a parameter.
+            // A result may take the place of a parameter: a lane then overwrites what others read.
             Stmt::TransposeQuad {
                 tensor: row,
                 is_converged,

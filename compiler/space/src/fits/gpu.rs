@@ -225,7 +225,7 @@ impl<'a> Needs<'a> {
     fn visit(&mut self, stmt: &Stmt, open: &mut Vec<Open>) {
         match stmt {
             Stmt::For { var, extent, kind, body, .. } => {
-                // Where no MMA instruction took the place of tensorized loops, they are unrolled.
+                // Tensorized loops are unrolled if no MMA instruction took their place.
                 use LoopKind::{Tensorized, Unrolled, Vectorized};
                 let times = match (kind, extent.as_constant()) {
                     (Unrolled | Vectorized | Tensorized, Some(n)) => n.max(1) as u64,

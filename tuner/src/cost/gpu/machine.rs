@@ -22,24 +22,25 @@ pub(super) const LINE: i64 = 128;
 /// registers, dispatch and barriers take the rest. The best kernels reach 51 of 67 `TFLOP/s` in
 /// `f32` (cuBLAS on an H100), at a clock lower than the one those 67 are for.
 pub(super) const ARITHMETIC_SHARE: f64 = 0.85;
-/// The same of MMA instructions: 795 of 989 `TFLOP/s` in all on an H200, start and end of tiles included.
+/// The same of MMA instructions: 795 of 989 `TFLOP/s` in all on an H200, start and end of tiles
+/// included.
 pub(super) const TENSOR_SHARE: f64 = 0.93;
 /// The share of the memory bandwidth that kernels reach: 4.3 to 4.5 of 4.8 TB/s on an H200.
 pub(super) const MEMORY_SHARE: f64 = 0.91;
-/// Sectors that a multiprocessor stores while it stores a part of one line, at least. On an H200, products
-/// that store 100 and 201 MB in pieces of 16 bytes take 97 and 195 microseconds.
+/// Sectors that a multiprocessor stores while it stores a part of one line, at least. On an H200,
+/// products that store 100 and 201 MB in pieces of 16 bytes take 97 and 195 microseconds.
 pub(super) const STORED_LINE: f64 = 4.5;
-/// Bytes that memory reads while it turns to another run of neighbors: on an H200, products of 16 rows read their
-/// weights in runs of 64 and 128 bytes at 0.6 and 0.75 of the bandwidth.
+/// Bytes that memory reads while it turns to another run of neighbors: on an H200, products of 16 rows
+/// read their weights in runs of 64 and 128 bytes at 0.6 and 0.75 of the bandwidth.
 pub(super) const RUN_START: f64 = 24.0;
 /// Blocks that a GPU starts in a cycle: an H200 takes 161 microseconds for 262144 short ones.
 pub(super) const STARTS: f64 = 0.9;
-/// Cycles in which TMA copies a row of a swizzled box, however short, and 16 bytes of any other box (convolutions on
-/// an H200; the second is an estimate).
+/// Cycles in which TMA copies a row of a swizzled box, however short, and 16 bytes of any other box
+/// (convolutions on an H200; the second is an estimate).
 pub(super) const BOX_ROW: f64 = 2.6;
 pub(super) const BOX_CHUNK: f64 = 3.0;
-/// The same of a row that ends outside of the tensor, in terms of one inside: rows of 32 elements of 24 channels take 9 cycles,
-/// of 32 channels 4.
+/// The same of a row that ends outside of the tensor, in terms of one inside: rows of 32 elements of 24
+/// channels take 9 cycles, of 32 channels 4.
 pub(super) const CUT_ROW: f64 = 2.2;
 /// Bytes in a cycle that one multiprocessor gets at most from beyond its first-level cache.
 pub(super) const FILL: f64 = 64.0;

@@ -26,8 +26,8 @@ pub(super) struct Traffic {
     pub(super) l2: f64,
     /// Between that and memory.
     pub(super) dram: f64,
-    /// What could be moved between the multiprocessors and the second-level cache, beside that, in the time that
-    /// parts of lines take.
+    /// Bytes that could be moved between the multiprocessors and the second-level cache, beside those, in
+    /// the time that parts of lines take.
     pub(super) l2_overhead: f64,
     /// The same of memory, in the time that it takes to turn to other rows.
     pub(super) dram_overhead: f64,
@@ -94,8 +94,8 @@ impl Shape<'_> {
         writes + reads().map(moved).sum::<f64>()
     }
 
-    /// Bytes that all blocks move between the second-level cache and memory, and those that memory could move while it
-    /// turns to other rows.
+    /// Bytes that all blocks move between the second-level cache and memory, and those that memory could
+    /// move while it turns to other rows.
     fn past_l2(&self, accesses: &[GlobalAccess], n_tiles: f64) -> (f64, f64) {
         let all = self.tiles.to_vec();
         let mut wave = self.one();
@@ -133,7 +133,8 @@ impl Shape<'_> {
         (total, overhead)
     }
 
-    /// Bytes that a block reads in a row of a tensor, in one iteration of loops: infinite where it reads none.
+    /// Bytes that a block reads in a row of a tensor, in one iteration of loops: infinite where it reads
+    /// none.
     fn run(&self, accesses: &[GlobalAccess], tensor: TensorId) -> f64 {
         let reads = accesses.iter().filter(|it| it.tensor == tensor && !it.writes);
         let run = |it: &GlobalAccess| {
@@ -197,8 +198,8 @@ impl Shape<'_> {
         self.sides(access, facts, elements).0
     }
 
-    /// Elements of the box that are neighbors in memory, and how often there are so many: rows that are touched from
-    /// end to end are neighbors.
+    /// Elements of the box that are neighbors in memory, and how often there are so many: rows that are
+    /// touched from end to end are neighbors.
     fn sides(&self, access: &GlobalAccess, facts: &Facts, elements: f64) -> (f64, f64) {
         let buffer = self.grid.buffer(access.tensor);
         // An index that is read from data takes as many values as are left for it.

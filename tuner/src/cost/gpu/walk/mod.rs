@@ -60,11 +60,11 @@ pub(super) struct GlobalAccess {
     pub(super) index: Vec<Option<Poly>>,
     /// The loops around it, outermost first, with their extents.
     pub(super) loops: Vec<(VarId, i64)>,
-    /// How many of those stay loops, and are not unrolled.
+    /// The number of those, outermost ones, that stay loops and are not unrolled.
     pub(super) n_serial: usize,
     /// Bytes of the sectors that one block asks for.
     pub(super) bytes: f64,
-    /// Bytes that could be stored while the lines of which it stores little are.
+    /// Bytes that could be stored in the time that parts of lines take.
     pub(super) overhead: f64,
     /// Elements that one block accesses.
     pub(super) elements: f64,
@@ -272,7 +272,8 @@ impl BlockCounter<'_> {
         self.values.set(var, 0);
     }
 
-    /// Returns whether statements store in memory that all blocks see: the compiler does not move loads there.
+    /// Returns whether statements store in memory that all blocks see: the compiler moves no loads across
+    /// those.
     fn stores(&self, body: &[Stmt]) -> bool {
         let is_global = |it: TensorId| self.scope(it).is_some_and(MemoryScope::is_global);
         let stores = |it: &Stmt| it.write().is_some_and(|(tensor, ..)| is_global(tensor));

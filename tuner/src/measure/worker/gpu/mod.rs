@@ -66,8 +66,8 @@ const COMPARE_WARM_UP_NS: f64 = 10e6;
 const COPY_SIZE: usize = 4;
 /// The time of samples after which no more than two are taken.
 const MAX_SAMPLING_NS: f64 = 100e6;
-/// The host overhead of a single launch at most: on an H200, kernels of 10 microseconds took up to 60 when first launched
-/// alone.
+/// The host overhead of a single launch at most: on an H200, kernels of 10 microseconds took up to 60
+/// when first launched alone.
 const LAUNCH_OVERHEAD_NS: f64 = 300_000.0;
 
 impl Gpu {
