@@ -29,9 +29,9 @@ pub enum Stmt<L = Infallible> {
     /// A warp or block all-reduce: a register of each of `range` consecutive threads becomes the
     /// reduction of all of them. Their number is a power of two up to a warp, else whole warps.
     AllReduce { tensor: TensorId, index: Vec<Poly>, reducer: Reducer, range: u32 },
-    /// The four lanes of a warp that have a row exchange four pairs of registers each: pair `n` of lane `q`
-    /// becomes pair `q` of lane `n`. The whole warp does so at the same time if it is converged; what a lane read
-    /// before, another may overwrite afterwards if it is ordered.
+    /// The four lanes of a warp that have a row exchange four pairs of registers each: pair `n` of lane
+    /// `q` becomes pair `q` of lane `n`. The whole warp does so at the same time if it is converged. If
+    /// it is ordered, a lane may then overwrite memory that another has read.
     TransposeQuad { tensor: TensorId, is_converged: bool, is_ordered: bool },
     /// Stores as `cp.async`, from memory that nobody writes to shared memory: complete once this
     /// thread has waited for their group.

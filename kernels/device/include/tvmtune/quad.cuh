@@ -18,11 +18,11 @@ template <class T> TVMTUNE_FN T from_small_bits(u32 bits) {
   else return from_bits<T>(u16(bits));
 }
 
-// Each of four consecutive lanes has four pairs, one from each of four rows of eight elements. Afterwards lane q
-// has row q: pair n of it is the pair that lane n had of it.
+// Each of four consecutive lanes has four pairs, one from each of four rows of eight elements.
+// Afterwards lane q has row q: pair n of it is the pair that lane n had of it.
 //
-// All four lanes call this together; the whole warp does if it is CONVERGED. What a lane read before, another may
-// overwrite afterwards if it is ORDERED.
+// All four lanes call this together; the whole warp does if it is CONVERGED. If it is ORDERED, a lane
+// may then overwrite memory that another has read.
 template <bool CONVERGED, bool ORDERED, class T> TVMTUNE_FN void quad_transpose(T (&pairs)[8]) {
   enum : int { WIDTH = 8 * int(sizeof(T)) };
   const u32 lane = threadIdx.x % 4;
