@@ -10,7 +10,7 @@ use tvmtune_ir::target::gpu::{Arch, GpuTarget};
 use tvmtune_schedule::Schedule;
 use tvmtune_tuner::cost::gpu::estimate_at;
 use tvmtune_tuner::parallel::on_all_cores;
-use tvmtune_tuner::statistics::median;
+use tvmtune_tuner::statistics::{median, spearman};
 
 /// A line of `docs/results/h200/measured.jsonl`.
 struct Measured {
@@ -38,20 +38,6 @@ impl Measured {
     }
 }
 
-/// Returns the rank of each value.
-fn ranks(values: &[f64]) -> Vec<f64> {
-    let rank = |it: &f64| values.iter().filter(|other| *other < it).count() as f64;
-    values.iter().map(rank).collect()
-}
-
-/// Returns Spearman's correlation of values without ties.
-fn rank_correlation(a: &[f64], b: &[f64]) -> f64 {
-    let n = a.len() as f64;
-    let (a, b) = (ranks(a), ranks(b));
-    let squares: f64 = a.iter().zip(&b).map(|(a, b)| (a - b).powi(2)).sum();
-    1.0 - 6.0 * squares / (n * (n * n - 1.0))
-}
-
 #[test]
 fn predictions_are_near_what_an_h200_took() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
@@ -67,7 +53,7 @@ fn predictions_are_near_what_an_h200_took() {
             some.iter().map(|it| it.measured).collect(),
             some.iter().map(|it| it.predicted).collect(),
         ];
-        let (error, correlation) = (median(&errors), rank_correlation(&measured, &predicted));
+        let (error, correlation) = (median(&errors), spearman(&measured, &predicted));
         assert!(error < 0.12 && correlation > 0.95, "default {is_default}: {error} {correlation}");
     }
 }
