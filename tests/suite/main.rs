@@ -23,6 +23,7 @@ mod extremes;
 mod fake_driver;
 mod fixed_numerics;
 mod former;
+mod functions;
 mod gpu_model;
 mod gpu_tuning;
 mod hostile;

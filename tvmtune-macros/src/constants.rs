@@ -153,7 +153,7 @@ fn read(path: &syn::Path, options: &TokenStream, function: &ItemFn) -> Result<i1
 }
 
 /// The file and the line of a span, as far as the process that expands knows.
-fn position(span: Span) -> (Option<PathBuf>, usize) {
+pub(crate) fn position(span: Span) -> (Option<PathBuf>, usize) {
     if !proc_macro::is_available() {
         return (None, 0);
     }
@@ -162,7 +162,7 @@ fn position(span: Span) -> (Option<PathBuf>, usize) {
 }
 
 /// Calls `f` with the sources of the crate. A compiler reads them once; an editor's server outlives them.
-fn with_sources<T>(f: impl FnOnce(&mut Sources) -> T) -> T {
+pub(crate) fn with_sources<T>(f: impl FnOnce(&mut Sources) -> T) -> T {
     static LAST: Mutex<Option<(PathBuf, Sources)>> = Mutex::new(None);
     let Some(root) = compiler::root_file() else {
         let roots: Vec<PathBuf> =

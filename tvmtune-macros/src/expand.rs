@@ -11,14 +11,14 @@ use tvmtune_plan::handoff::OpSource;
 
 use crate::constants::{self, Resolved};
 use crate::plan::Plan;
-use crate::{emit, plan, stub};
+use crate::{emit, functions, plan, stub};
 
 /// Expands `#[autotune(options)] item`. Errors become `compile_error!`.
 ///
 /// Next to them goes a stub with the right name and arity, so that one mistake in a kernel does
 /// not also break every call to it.
 pub(crate) fn autotune(options: TokenStream, item: TokenStream) -> TokenStream {
-    let function = match dsl::function(item) {
+    let mut function = match dsl::function(item) {
         Ok(function) => function,
         Err(dsl::Unreadable { error, signature }) => {
             let errors = error.into_compile_error();
@@ -33,13 +33,14 @@ pub(crate) fn autotune(options: TokenStream, item: TokenStream) -> TokenStream {
         let stub = stub::stub(&TokenStream::new(), &function);
         return quote! { #errors #stub };
     }
+    let called = functions::resolve(&mut function, &options);
     let Resolved { options, checks, is_unknown } = constants::resolve(&options, &function);
     let expansion = expansion(&options, &function).unwrap_or_else(|error| {
         let errors = (!is_unknown).then(|| error.into_compile_error());
         let stub = stub::stub(&options, &function);
         quote! { #errors #stub }
     });
-    quote! { #expansion #checks }
+    quote! { #expansion #checks #called }
 }
 
 fn expansion(options: &TokenStream, function: &ItemFn) -> syn::Result<TokenStream> {

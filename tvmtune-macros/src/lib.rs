@@ -10,7 +10,9 @@ mod constants;
 mod emit;
 mod expand;
 mod expanded;
+mod functions;
 mod infer;
+mod inline;
 mod operand;
 mod parent;
 mod plan;
@@ -40,4 +42,29 @@ use proc_macro::TokenStream;
 #[proc_macro_attribute]
 pub fn autotune(options: TokenStream, item: TokenStream) -> TokenStream {
     expand::autotune(options.into(), item.into()).into()
+}
+
+/// Makes a function one that programs may call: `#[autotune::inline] fn gate(x: f32) -> f32 { .. }`.
+///
+/// ```text
+/// #[autotune::inline]
+/// fn gate(x: f32) -> f32 {
+///     x * sigmoid(1.702 * x)
+/// }
+///
+/// #[autotune(dims(M = 1..=512, N = 1536))]
+/// fn activation(x: Tensor<f32, M, N>) -> Tensor<f32, M, N> {
+///     compute(|i, j| gate(x[[i, j]]))
+/// }
+/// ```
+///
+/// Its body is an expression of the language, of numbers that are its parameters. An op that calls it means
+/// what it would mean with the body in the place of the call. It is a function of Rust as well.
+///
+/// | argument | meaning |
+/// |---|---|
+/// | `crate = ::path` | where the crate `tvmtune_runtime` is, if it goes by another name |
+#[proc_macro_attribute]
+pub fn autotune_inline(options: TokenStream, item: TokenStream) -> TokenStream {
+    inline::inline(options.into(), item.into()).into()
 }

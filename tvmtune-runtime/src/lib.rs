@@ -135,5 +135,11 @@ pub use queue::{Held, Queue};
 /// Turns a tensor program into a tuned kernel. See the [crate documentation](crate).
 #[cfg(feature = "macros")]
 pub use tvmtune_macros::autotune;
+/// The attributes that go with [`macro@autotune`], imported with it.
+#[cfg(feature = "macros")]
+pub mod autotune {
+    /// Makes a function of numbers one that programs may call.
+    pub use tvmtune_macros::autotune_inline as inline;
+}
 #[cfg(feature = "cpu")]
 pub use weight::Weight;

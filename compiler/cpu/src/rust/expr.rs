@@ -38,6 +38,9 @@ impl Printer<'_> {
     }
 
     pub(super) fn expr(&self, expr: &Expr) -> Text {
+        if let Some(name) = self.shared.get(&std::ptr::from_ref(expr)) {
+            return Text::atom(name.clone());
+        }
         match expr {
             Expr::Const(value, dtype) => literal(*value, *dtype),
             Expr::Index(poly) => match poly.as_constant() {

@@ -20,8 +20,9 @@
 
 mod expr;
 mod innermost;
+mod shared;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use tvmtune_ir::dag::{BinaryOp, DType, Expr, Reducer, TensorId};
 use tvmtune_ir::poly::{Atom, Poly, VarId};
@@ -46,8 +47,14 @@ const STACK_ELEMENTS: i64 = 1024;
 /// Prints a nest as a Rust function. See the [module documentation](self).
 pub fn print(nest: &Nest) -> String {
     let names = Names::new(nest, RUST);
-    let mut printer =
-        Printer { nest, names, slices: BTreeMap::new(), text: String::new(), depth: 0 };
+    let mut printer = Printer {
+        nest,
+        names,
+        slices: BTreeMap::new(),
+        shared: HashMap::new(),
+        text: String::new(),
+        depth: 0,
+    };
     printer.function();
     printer.text
 }
@@ -71,6 +78,8 @@ struct Printer<'a> {
     names: Names,
     /// Row slices that replace buffer accesses in the innermost loop.
     slices: BTreeMap<(TensorId, Poly), String>,
+    /// Names of expressions of the statement that is printed, by their addresses in the nest.
+    shared: HashMap<*const Expr, String>,
     text: String,
     depth: usize,
 }
@@ -142,34 +151,53 @@ impl Printer<'_> {
                 self.block(body);
                 self.close();
             }
-            Stmt::Store { tensor, index, value } => {
-                let place = self.element(*tensor, index);
-                let value = self.expr(value);
-                self.line(&format!("{place} = {};", value.text));
-            }
+            Stmt::Store { tensor, index, value } => self.with_shared(value, |it| {
+                let place = it.element(*tensor, index);
+                let value = it.expr(value);
+                it.line(&format!("{place} = {};", value.text));
+            }),
             Stmt::Update { tensor, index, reducer, value } => {
-                let place = self.element(*tensor, index);
-                let dtype = self.nest.buffer(*tensor).dtype;
-                if let (Reducer::Sum, Expr::Binary(BinaryOp::Mul, a, b)) = (reducer, value)
-                    && dtype == DType::F32
-                {
-                    let sum = expr::fma(&self.expr(a), &self.expr(b), &place);
-                    return self.line(&format!("{place} = {sum};"));
-                }
-                let value = self.expr(value);
-                let line = match (reducer, reducer.op()) {
-                    (Reducer::Any, _) => format!("{place} |= {};", value.text),
-                    (Reducer::All, _) => format!("{place} &= {};", value.text),
-                    (Reducer::Sum, _) if dtype.is_float() => format!("{place} += {};", value.text),
-                    (Reducer::Prod, _) if dtype.is_float() => format!("{place} *= {};", value.text),
-                    (_, op) => {
-                        let old = Text::atom(place.clone());
-                        format!("{place} = {};", expr::binary(op, &value, &old, dtype).text)
-                    }
-                };
-                self.line(&line);
+                self.with_shared(value, |it| it.update(*tensor, index, *reducer, value));
             }
         }
+    }
+
+    /// Prints a statement behind the definitions of what its value computes several times.
+    fn with_shared(&mut self, value: &Expr, print: impl FnOnce(&mut Self)) {
+        let mut names = Vec::new();
+        for it in shared::repeated(value) {
+            let definition = self.expr(it.places[0]).text;
+            let name = self.names.enter_text("shared");
+            self.line(&format!("let {name} = {definition};"));
+            self.shared.extend(it.places.iter().map(|it| (std::ptr::from_ref(*it), name.clone())));
+            names.push(name);
+        }
+        print(self);
+        self.shared.clear();
+        names.iter().for_each(|it| self.names.leave_text(it));
+    }
+
+    fn update(&mut self, tensor: TensorId, index: &[Poly], reducer: Reducer, value: &Expr) {
+        let place = self.element(tensor, index);
+        let dtype = self.nest.buffer(tensor).dtype;
+        if let (Reducer::Sum, Expr::Binary(BinaryOp::Mul, a, b)) = (reducer, value)
+            && dtype == DType::F32
+        {
+            let sum = expr::fma(&self.expr(a), &self.expr(b), &place);
+            return self.line(&format!("{place} = {sum};"));
+        }
+        let value = self.expr(value);
+        let line = match (reducer, reducer.op()) {
+            (Reducer::Any, _) => format!("{place} |= {};", value.text),
+            (Reducer::All, _) => format!("{place} &= {};", value.text),
+            (Reducer::Sum, _) if dtype.is_float() => format!("{place} += {};", value.text),
+            (Reducer::Prod, _) if dtype.is_float() => format!("{place} *= {};", value.text),
+            (_, op) => {
+                let old = Text::atom(place.clone());
+                format!("{place} = {};", expr::binary(op, &value, &old, dtype).text)
+            }
+        };
+        self.line(&line);
     }
 
     fn for_loop(&mut self, var: VarId, name: &str, extent: &Poly, body: &[Stmt]) {

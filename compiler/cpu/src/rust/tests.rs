@@ -120,10 +120,26 @@ fn operands_keep_their_order() {
     let x = || Expr::read(X, [0.into(), 0.into()]);
     let difference = || x().binary(BinaryOp::Sub, Expr::f32(1.0));
     insta::assert_snapshot!(line_of(x().binary(BinaryOp::Sub, difference())), @"out[0] = x[0] - (x[0] - 1.0_f32);");
-    insta::assert_snapshot!(line_of(difference().binary(BinaryOp::Mul, difference())), @"out[0] = (x[0] - 1.0_f32) * (x[0] - 1.0_f32);");
+    let other = x().binary(BinaryOp::Sub, Expr::f32(2.0));
+    insta::assert_snapshot!(line_of(difference().binary(BinaryOp::Mul, other)), @"out[0] = (x[0] - 1.0_f32) * (x[0] - 2.0_f32);");
     insta::assert_snapshot!(line_of(difference().unary(UnaryOp::Neg).unary(UnaryOp::Exp)), @"out[0] = rt::math::exp(-(x[0] - 1.0_f32));");
     insta::assert_snapshot!(line_of(Expr::f32(-2.5).unary(UnaryOp::Abs)), @"out[0] = (-2.5_f32).abs();");
     insta::assert_snapshot!(line_of(Expr::f32(f64::NEG_INFINITY)), @"out[0] = f32::NEG_INFINITY;");
+}
+
+#[test]
+fn a_value_that_is_used_twice_is_computed_once() {
+    let x = || Expr::read(X, [0.into(), 0.into()]);
+    let gated = |it: Expr| it.clone().binary(BinaryOp::Mul, it.unary(UnaryOp::Tanh));
+    let store = Stmt::Store { tensor: OUT, index: vec![0.into()], value: gated(gated(gated(x()))) };
+    let text = print(&nest(vec![store]));
+    let lines: Vec<&str> = text.lines().map(str::trim).filter(|it| it.contains(" = ")).collect();
+    let wanted = [
+        "let shared = x[0] * rt::math::tanh(x[0]);",
+        "let shared_2 = shared * rt::math::tanh(shared);",
+        "out[0] = shared_2 * rt::math::tanh(shared_2);",
+    ];
+    assert_eq!(lines[lines.len() - 3..], wanted);
 }
 
 #[test]

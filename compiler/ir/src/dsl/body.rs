@@ -105,6 +105,9 @@ impl Elaborator {
         }
         let Some(LetParts { ident, ty, init }) = self.let_parts(statement) else { return };
         let name = ident.to_string();
+        if let Syntax::Closure(closure) = init {
+            return self.bind_function(name, ty, closure);
+        }
         self.start_compute(&name);
         let binding = if let Some(call) = compute_call(init) {
             // A tensor that is returned has the type declared for the result.

@@ -1,10 +1,12 @@
 //! Functions and methods of numbers. `x.exp()` and `exp(x)` are the same.
 
+use std::rc::Rc;
+
 use syn::Expr as Syntax;
 
 use super::elaborate::{Binding, Elaborator};
 use super::errors::{Location, axis_names, count};
-use super::hints::no_function;
+use super::hints::{no_function, no_function_at};
 use super::reduce;
 use super::signature::ident;
 use super::value::{Kind, Value};
@@ -69,14 +71,31 @@ pub(super) fn names() -> impl Iterator<Item = &'static str> {
     FUNCTIONS.iter().map(|(name, ..)| *name)
 }
 
+/// Returns whether the language has a function or a reduction of that name.
+pub(super) fn is_known_name(name: &str) -> bool {
+    names().chain(reduce::NAMES).any(|it| it == name)
+}
+
 impl Elaborator {
     /// `f(a, b)`
     pub(super) fn call(&mut self, call: &syn::ExprCall, location: Location) -> Option<Value> {
         let Some(ident) = ident(&call.func) else {
-            let message = "expected the name of an intrinsic, as in `exp(x)`";
+            let message = match &*call.func {
+                Syntax::Path(it) => no_function_at(&it.path),
+                _ => "expected the name of an intrinsic, as in `exp(x)`".to_owned(),
+            };
             return self.errors.at(&call.func, message);
         };
         let name = ident.to_string();
+        match self.lookup(&name) {
+            Some(Binding::Function(function)) => {
+                let function = Rc::clone(function);
+                return self.call_function(&name, &function, &call.args, location);
+            }
+            // The function had an error, or is none: a name is one thing only.
+            Some(Binding::Poisoned) if !is_known_name(&name) => return None,
+            _ => {}
+        }
         let both = matches!(name.as_str(), "max" | "min");
         if reduce::NAMES.contains(&name.as_str())
             && (!both || reduce::is_reduction_call(&call.args))

@@ -1,15 +1,17 @@
 //! Elaboration of a function to a [`Program`]: its state and its driver.
 //!
 //! Each kind of syntax has a file that extends [`Elaborator`]: `signature`, `body`, `expr`, `call`,
-//! `read`, `reduce`, `index`. These are mutually recursive, as the grammar is; so all of them use this
+//! `function`, `read`, `reduce`, `index`. These are mutually recursive, as the grammar is; so all of them use this
 //! file, and its driver calls the first two.
 
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
 use proc_macro2::{Ident, TokenStream, TokenTree};
 use quote::ToTokens;
 
 use super::errors::{Errors, Location};
+use super::function::{Calls, Function};
 use super::options::{DimDeclaration, Options};
 use super::signature::Declared;
 use super::value::{Kind, Value};
@@ -41,6 +43,7 @@ pub(super) struct Elaborator {
     pub(super) place: Option<Location>,
     /// The nesting depth of the expression being read.
     pub(super) depth: usize,
+    pub(super) calls: Calls,
     /// The `InOut` parameters.
     pub(super) in_place: Vec<InPlace>,
     /// The parameter whose elements the compute being read replaces.
@@ -67,6 +70,7 @@ pub(super) enum Binding {
     Tensor(TensorId),
     Scalar(ScalarId),
     Value(Value),
+    Function(Rc<Function>),
     /// None, after an error in its declaration.
     Poisoned,
 }
@@ -207,6 +211,7 @@ impl Elaborator {
             current: String::new(),
             place: None,
             depth: 0,
+            calls: Calls::default(),
             in_place: Vec::new(),
             replaced: None,
         }

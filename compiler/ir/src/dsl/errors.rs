@@ -109,6 +109,15 @@ impl Errors {
         self.found[mark..].iter().any(|(topic, _)| *topic == Topic::OutOfBounds)
     }
 
+    /// Replaces the errors since a mark, which are about a function of the crate, by the first of them, at
+    /// the call.
+    pub(super) fn move_to(&mut self, mark: usize, call: Location, function: &str) {
+        let since = self.found.split_off(mark);
+        if let Some((_, error)) = since.first() {
+            self.at_location::<()>(call, format!("in `{function}`: {error}"));
+        }
+    }
+
     /// Forgets the reads since a mark that were not proven in bounds: one error explains them all.
     pub(super) fn forget_out_of_bounds(&mut self, mark: usize) {
         let since = self.found.split_off(mark);

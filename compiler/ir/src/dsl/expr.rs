@@ -32,6 +32,9 @@ impl Elaborator {
             let message = "this is nested too deeply; bind parts of it with `let`";
             return self.errors.at(syntax, message);
         }
+        if !self.may_expand(Location::of(&syntax)) {
+            return None;
+        }
         self.depth += 1;
         let value = self.expr_inner(syntax).map(|it| it.located(Location::of(&syntax)));
         self.depth -= 1;
@@ -53,6 +56,11 @@ impl Elaborator {
             Syntax::Index(it) => self.index_operator(it, location),
             Syntax::Call(it) => self.call(it, location),
             Syntax::MethodCall(it) => self.method_call(it, location),
+            Syntax::Macro(it) if it.mac.path.is_ident("compile_error") => {
+                // The reason why a function of the crate is not known.
+                let reason = it.mac.parse_body::<syn::LitStr>();
+                self.errors.at(it, reason.map_or_else(|_| unsupported(syntax), |it| it.value()))
+            }
             other => self.errors.at(other, unsupported(other)),
         }
     }
@@ -123,6 +131,9 @@ impl Elaborator {
                 let message =
                     format!("`{name}` is a tensor: read an element, as in `{name}[[{axes}]]`");
                 self.errors.at(ident, message)
+            }
+            Some(Binding::Function(_)) => {
+                self.errors.at(ident, format!("`{name}` is a function: call it, as in `{name}(x)`"))
             }
             Some(Binding::Poisoned) => None,
             None if name.chars().all(|it| !it.is_lowercase()) && name != "_" => {
@@ -403,6 +414,9 @@ impl Elaborator {
 
     fn scalar_let(&mut self, statement: &Stmt) {
         let Some(LetParts { ident, ty, init }) = self.let_parts(statement) else { return };
+        if let Syntax::Closure(closure) = init {
+            return self.bind_function(ident.to_string(), ty, closure);
+        }
         let value = self.let_value(ty, init);
         self.bind(ident.to_string(), value.map_or(Binding::Poisoned, Binding::Value));
     }
@@ -437,9 +451,13 @@ impl Elaborator {
 
     /// Elaborates the value of a `let`, converted to the type that it states.
     pub(super) fn let_value(&mut self, ty: Option<&syn::Type>, init: &Syntax) -> Option<Value> {
-        let value = self.expr(init);
-        let Some(ty) = ty else { return value };
-        let value = value?;
+        let value = self.expr(init)?;
+        self.value_as(ty, value)
+    }
+
+    /// Converts a value to the type that a `let` or a function states for it, if it states one.
+    pub(super) fn value_as(&mut self, ty: Option<&syn::Type>, value: Value) -> Option<Value> {
+        let Some(ty) = ty else { return Some(value) };
         let name = type_name(ty);
         if let (Some("usize"), Some(poly)) = (name.as_deref(), value.as_index()) {
             return Some(Value::new(Kind::Index(poly), value.location));

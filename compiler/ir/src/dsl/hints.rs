@@ -1,7 +1,9 @@
 //! Hints: how to write what is not part of the language, and what was meant by a misspelt name.
 
+use quote::ToTokens;
 use syn::{BinOp, Expr as Syntax, Stmt};
 
+use super::call::is_known_name;
 use crate::dag::DType;
 use crate::similar;
 
@@ -68,12 +70,25 @@ pub(super) fn no_function(name: &str, known: &[&str]) -> String {
     let hint = written.or_else(|| similar::suggestion(name, known.iter().copied()));
     let hint = hint.unwrap_or_else(|| {
         format!(
-            ", and functions of the crate are not called in a program: write its expression here, \
-             with `let` for parts of it (available: {})",
+            ", nor a function of this crate that is marked for it: write `#[autotune::inline]` before \
+             one, or bind it here, `let {name} = |x| ..` (available: {})",
             known.join(", ")
         )
     });
     format!("`{name}` is not a tvmtune intrinsic{hint}")
+}
+
+/// The message for a call of a path that leads to no function for programs.
+pub(super) fn no_function_at(path: &syn::Path) -> String {
+    let written = path.to_token_stream().to_string().replace(' ', "");
+    let last = path.segments.last().map(|it| it.ident.to_string()).unwrap_or_default();
+    if is_known_name(&last) {
+        return format!("functions of the language have no paths: write `{last}(..)`");
+    }
+    format!(
+        "`{written}` is no function of this crate that is marked for programs: write \
+         `#[autotune::inline]` before it, where its sources can be read"
+    )
 }
 
 /// The message for an element type that there is not.
@@ -114,7 +129,6 @@ pub(super) fn no_statement(statement: &Stmt) -> String {
 pub(super) const NO_ASSIGNMENT: &str = "nothing can be assigned: bind a new name with `let`";
 
 fn is_assignment(op: &BinOp) -> bool {
-    use quote::ToTokens;
     let text = op.to_token_stream().to_string();
     text.len() > 1 && text.ends_with('=') && !["==", "<=", ">=", "!="].contains(&text.as_str())
 }
@@ -129,7 +143,9 @@ pub(super) fn unsupported(syntax: &Syntax) -> String {
         Syntax::Macro(_) => "macros are not part of the language",
         Syntax::Reference(_) | Syntax::RawAddr(_) => "there are no references: remove the `&`",
         Syntax::Return(_) => "there is no `return`: the last expression is the value",
-        Syntax::Closure(_) => "a closure stands only in `compute(..)` or a reduction",
+        Syntax::Closure(_) => {
+            "a closure stands only in `compute(..)`, in a reduction, or bound by a `let`"
+        }
         Syntax::Assign(_) => NO_ASSIGNMENT,
         Syntax::Tuple(_) | Syntax::Array(_) | Syntax::Repeat(_) | Syntax::Struct(_) => {
             "an element is one number, not several"

@@ -19,15 +19,18 @@
 mod bindings;
 mod body;
 mod call;
+mod called_paths;
 mod constants;
 mod elaborate;
 mod errors;
 mod expr;
 mod extents;
+mod function;
 mod hints;
 mod in_place;
 mod index;
 mod infer;
+mod inline;
 mod instances;
 mod knobs;
 mod lower_end;
@@ -57,6 +60,10 @@ use crate::dag::{
 use crate::poly::{Interval, Poly};
 
 pub use constants::with_constants;
+pub use inline::{
+    Called, Functions, bare_text, calls_others, fingerprint, inline_program, is_inline,
+    with_functions,
+};
 pub use instances::{Instance, element_types, for_each_instance, instances};
 pub use nesting::{check as check_nesting, without_deep_groups};
 pub use numerics::with_numerics;

@@ -15,7 +15,7 @@ const MAX_DEPTH: usize = 400;
 /// The additional depth of a file, which has modules around a program.
 const AROUND: usize = 64;
 /// The most tokens of a program: each is looked at once for every level around it.
-const MAX_TOKENS: usize = 1 << 14;
+pub(super) const MAX_TOKENS: usize = 1 << 14;
 
 /// Checks tokens before they are parsed.
 ///

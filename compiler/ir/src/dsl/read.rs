@@ -82,6 +82,9 @@ impl Elaborator {
                 let message = format!("`{ident}` is one number, not a tensor: write `{ident}`");
                 self.errors.at(ident, message)
             }
+            Some(Binding::Function(_)) => self
+                .errors
+                .at(ident, format!("`{ident}` is a function: call it, as in `{ident}(x)`")),
             None => self.no_tensor(ident),
         }
     }

@@ -1,8 +1,9 @@
-//! The sources of a package: its `#[autotune]` functions, with the constants and the kernel templates
-//! that they mention, without compiling it.
+//! The sources of a package: its `#[autotune]` functions, with the constants, functions and kernel
+//! templates that they mention, without compiling it.
 //!
 //! In: the folder of a package and the [`Cfg`] of the build. Out: a [`Scan`]: the functions, as
-//! syntax, with numbers for constants and texts for templates, and the files that were read. Next: an op of each is planned.
+//! syntax, with numbers for constants, texts for templates, and the functions that they call bound in front
+//! of their bodies, and the files that were read. Next: an op of each is planned.
 //!
 //! The scan is a hint: the macro works out each function's identity again when it expands, and
 //! looks for a plan of that identity. For a function that the scan doesn't see (one that another
@@ -21,6 +22,7 @@
 //! from cargo's variables is cxx-build's.
 
 mod cfg;
+mod functions;
 mod import;
 mod integer;
 mod place;
@@ -43,6 +45,7 @@ pub use resolve::Unread;
 pub use targets::{Root, RootKind, roots};
 pub use template::{Header, NoBindings, template};
 
+use self::functions::Finder;
 use self::integer::segments;
 use self::resolve::Search;
 use self::tree::{Found, Kind, ModuleId, Tree};
@@ -55,7 +58,7 @@ pub struct Scan {
     pub functions: Vec<Function>,
     /// Files whose change changes the result: those of libraries and binaries, and of other
     /// targets those that mention the attribute, so that editing a test rebuilds no library; and
-    /// those with constants that were read.
+    /// those with constants and functions that were read.
     pub watched: BTreeSet<PathBuf>,
     /// Files that a `mod` names and that don't exist yet.
     pub missing: BTreeSet<PathBuf>,
@@ -71,7 +74,7 @@ pub struct Function {
     pub module: Vec<String>,
     /// The tokens between the parentheses of the attribute, with numbers for constants.
     pub options: TokenStream,
-    /// The function, without the attribute.
+    /// The function, without the attribute, and with the functions that it calls.
     pub item: ItemFn,
 }
 
@@ -126,7 +129,10 @@ struct Read<'a> {
 
 impl Read<'_> {
     fn function(&mut self, found: Found, root: &Root, tree: &mut Tree) -> Function {
-        let Found { scope, file, options, item } = found;
+        let Found { scope, file, options, mut item } = found;
+        let mut functions = Finder::new(vec![tree]);
+        dsl::with_functions(&mut item, &vec![(0, scope)], &mut functions);
+        self.scan.watched.append(&mut functions.files);
         let options = dsl::with_constants(options, &mut |path| {
             let mut search = Search::new(tree);
             let path = segments(path).ok_or_else(String::new)?;

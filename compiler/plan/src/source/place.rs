@@ -1,6 +1,7 @@
-//! Constants as an expansion sees them: of an op whose place the macro knows in part.
+//! Constants and functions as an expansion sees them: of an op whose place the macro knows in part.
 //!
-//! In: the root files of a crate, and a [`Place`]. Out: the value of a constant there.
+//! In: the root files of a crate, and a [`Place`]. Out: the value of a constant there, or the op with the
+//! functions that it calls.
 //!
 //! The macro is not told the module around a function. It is found by the function's text, and by
 //! its file, as far as the compiler says. A function that another macro wrote has no text of its
@@ -13,7 +14,11 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use syn::ItemFn;
+use tvmtune_ir::dsl::{self, Called};
+
 use super::cfg::Cfg;
+use super::functions::Finder;
 use super::resolve::{Search, Unread};
 use super::tree::{Kind, ModuleId, Tree};
 
@@ -60,6 +65,13 @@ impl Sources {
                     (it.item.sig.ident.to_string(), squeezed(&it.options.to_string()));
                 ops.push(Site { scope: it.scope, file: it.file, name, options });
             });
+            let modules = tree.modules.iter().enumerate();
+            for (scope, it) in
+                modules.flat_map(|(n, it)| it.functions.iter().map(move |it| (n, it)))
+            {
+                let (name, options) = (it.name.clone(), squeezed(&it.options));
+                ops.push(Site { scope: ModuleId(scope), file: it.file.clone(), name, options });
+            }
             Target { tree, ops }
         };
         Self { targets: roots.iter().map(target).collect() }
@@ -86,6 +98,16 @@ impl Sources {
             [one] => Ok(one),
             _ => Err(Unread::Several(path.join("::"))),
         }
+    }
+
+    /// Binds the functions of the crate that a function at that place calls in front of its body; returns
+    /// those that it calls itself.
+    pub fn with_functions(&mut self, place: &Place, item: &mut ItemFn) -> Vec<Called> {
+        let scopes = self.targets.iter().enumerate();
+        let scopes = scopes.flat_map(|(n, it)| it.scopes(place).into_iter().map(move |it| (n, it)));
+        let scopes = scopes.collect();
+        let mut finder = Finder::new(self.targets.iter_mut().map(|it| &mut it.tree).collect());
+        dsl::with_functions(item, &scopes, &mut finder)
     }
 }
 

@@ -1,6 +1,6 @@
-//! Finds the value of a constant in a [`Tree`], as the compiler would find it.
+//! Finds constants and functions for inlining in a [`Tree`], as the compiler would find them.
 //!
-//! In: a scope and a path. Out: the constant's value, or the reason why it can't be read.
+//! In: a scope and a path. Out: the constant's value, or the reason why it can't be read; the functions.
 //!
 //! The rules are those of Rust: a scope's own names and imports come before those of `*`, and bodies
 //! of functions see the names of the module around. What the compiler's configuration leaves
@@ -27,18 +27,34 @@ pub enum Unread {
     Several(String),
 }
 
-/// A search for one value.
+/// The kinds of items that are looked for.
+#[derive(Clone, Copy)]
+enum ItemKind {
+    Constant,
+    Function,
+}
+
+/// A constant or a function of a module, by its position there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Definition {
+    pub(super) module: ModuleId,
+    pub(super) index: usize,
+}
+
+/// A search for one item.
 pub(super) struct Search<'a> {
     tree: &'a mut Tree,
-    /// The names that are being looked up: a name that leads to itself has no value.
+    /// The names that are being looked up: one that leads to itself leads nowhere.
     open: BTreeSet<(ModuleId, String)>,
-    /// The files that the value follows from.
+    /// The constants whose values are being computed.
+    evaluated: BTreeSet<Definition>,
+    /// The files that the result follows from.
     pub(super) files: BTreeSet<PathBuf>,
 }
 
 impl<'a> Search<'a> {
     pub(super) fn new(tree: &'a mut Tree) -> Self {
-        Self { tree, open: BTreeSet::new(), files: BTreeSet::new() }
+        Self { tree, open: BTreeSet::new(), evaluated: BTreeSet::new(), files: BTreeSet::new() }
     }
 
     /// The value of the constant that a path names in a scope.
@@ -49,61 +65,83 @@ impl<'a> Search<'a> {
 
     /// As `constant`, but `None` where there is no such constant.
     fn path(&mut self, scope: ModuleId, path: &[String]) -> Result<Option<i128>, Unread> {
-        let Some((last, prefix)) = path.split_last() else { return Ok(None) };
-        if !prefix.is_empty() {
-            let Some(module) = self.module_path(scope, prefix) else { return Ok(None) };
-            return self.named(module, last);
-        }
-        for scope in self.visible(scope) {
-            if let Some(value) = self.named(scope, last)? {
-                return Ok(Some(value));
+        let mut found = Vec::new();
+        for site in self.definitions(scope, path, ItemKind::Constant) {
+            let constant = &self.tree.module(site.module).constants[site.index];
+            let (name, value) = (constant.name.clone(), constant.value.clone());
+            // A constant that leads to itself has no value.
+            if !self.evaluated.insert(site) {
+                continue;
             }
+            let value = self.value(site.module, &value)?;
+            self.evaluated.remove(&site);
+            found.push(value.ok_or(Unread::Opaque(name))?);
         }
-        Ok(None)
+        found.dedup();
+        match (&found[..], path.last()) {
+            ([], _) => Ok(None),
+            ([one], _) => Ok(Some(*one)),
+            (_, name) => Err(Unread::Several(name.cloned().unwrap_or_default())),
+        }
     }
 
-    /// The value of a constant that a module defines or imports.
-    fn named(&mut self, module: ModuleId, name: &str) -> Result<Option<i128>, Unread> {
+    /// The functions for inlining that a path names in a scope: one, or several where a `cfg` is not
+    /// decided.
+    pub(super) fn functions(&mut self, scope: ModuleId, path: &[String]) -> Vec<Definition> {
+        self.definitions(scope, path, ItemKind::Function)
+    }
+
+    fn definitions(&mut self, scope: ModuleId, path: &[String], kind: ItemKind) -> Vec<Definition> {
+        let Some((last, prefix)) = path.split_last() else { return Vec::new() };
+        if !prefix.is_empty() {
+            let module = self.module_path(scope, prefix);
+            return module.map_or_else(Vec::new, |it| self.named(it, last, kind));
+        }
+        let mut scopes = self.visible(scope).into_iter();
+        scopes
+            .find_map(|it| Some(self.named(it, last, kind)).filter(|it| !it.is_empty()))
+            .unwrap_or_default()
+    }
+
+    /// What a module defines or imports by a name.
+    fn named(&mut self, module: ModuleId, name: &str, kind: ItemKind) -> Vec<Definition> {
         if !self.open.insert((module, name.to_owned())) {
-            return Ok(None);
+            return Vec::new();
         }
-        let value = self.unguarded(module, name);
+        let found = self.unguarded(module, name, kind);
         self.open.remove(&(module, name.to_owned()));
-        value
+        found
     }
 
-    fn unguarded(&mut self, module: ModuleId, name: &str) -> Result<Option<i128>, Unread> {
+    fn unguarded(&mut self, module: ModuleId, name: &str, kind: ItemKind) -> Vec<Definition> {
         self.enter(module);
         let it = self.tree.module(module);
-        let own: Vec<Integer> =
-            it.constants.iter().filter(|it| it.name == name).map(|it| it.value.clone()).collect();
+        let names: Vec<&String> = match kind {
+            ItemKind::Constant => it.constants.iter().map(|it| &it.name).collect(),
+            ItemKind::Function => it.functions.iter().map(|it| &it.name).collect(),
+        };
+        let own = names.iter().enumerate().filter(|(_, it)| **it == name);
+        let mut found: Vec<Definition> =
+            own.map(|(index, _)| Definition { module, index }).collect();
         let imports: Vec<(bool, Vec<String>)> = it
             .imports
             .iter()
             .filter(|it| it.name.as_deref().is_none_or(|it| it == name))
             .map(|it| (it.name.is_none(), it.path.clone()))
             .collect();
-        let mut found = Vec::new();
-        for value in own {
-            let value = self.value(module, &value)?;
-            found.push(value.ok_or_else(|| Unread::Opaque(name.to_owned()))?);
-        }
         for (_, path) in imports.iter().filter(|(is_glob, _)| !is_glob) {
-            found.extend(self.path(module, path)?);
+            found.extend(self.definitions(module, path, kind));
         }
         if found.is_empty() {
             for (_, path) in imports.iter().filter(|(is_glob, _)| *is_glob) {
                 if let Some(module) = self.module_path(module, path) {
-                    found.extend(self.named(module, name)?);
+                    found.extend(self.named(module, name, kind));
                 }
             }
         }
+        found.sort_unstable();
         found.dedup();
-        match found[..] {
-            [] => Ok(None),
-            [one] => Ok(Some(one)),
-            _ => Err(Unread::Several(name.to_owned())),
-        }
+        found
     }
 
     /// The value of an expression; `None` if it has none.

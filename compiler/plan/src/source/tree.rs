@@ -1,13 +1,13 @@
-//! The modules of one target, with what constants are found by: their constants, imports, and
-//! children.
+//! The modules of one target, with what names are found by: their constants, functions for inlining,
+//! imports, and children.
 //!
 //! In: the root file of a target, and a [`Cfg`]. Out: a [`Tree`], and the annotated functions that
-//! were met on the way. Next: `resolve` finds constants in it.
+//! were met on the way. Next: `resolve` finds constants and functions in it.
 //!
 //! # Invariants
 //!
 //! - Files that can't be read or parsed contribute nothing; the compiler reports them.
-//! - A tree holds no syntax, so it may be kept from one expansion to the next.
+//! - A tree holds text and no syntax, so it may be kept from one expansion to the next.
 //!
 //! # Source
 //!
@@ -16,6 +16,7 @@
 use std::path::{Path, PathBuf};
 
 use proc_macro2::TokenStream;
+use syn::ext::IdentExt;
 use syn::punctuated::Punctuated;
 use syn::{Attribute, Expr, ExprLit, Item, ItemFn, ItemMod, Lit, Meta, Stmt, Token};
 
@@ -48,6 +49,7 @@ pub(super) struct Module {
     /// The files that it includes.
     pub(super) included: Vec<PathBuf>,
     pub(super) constants: Vec<Constant>,
+    pub(super) functions: Vec<InlineFunction>,
     pub(super) imports: Vec<Import>,
     pub(super) children: Vec<ModuleId>,
     /// The folder in which `mod name;` finds `name.rs`, if the file has not been parsed.
@@ -69,6 +71,17 @@ pub(super) enum Kind {
 pub(super) struct Constant {
     pub(super) name: String,
     pub(super) value: Integer,
+}
+
+/// A function that programs may call: `#[autotune::inline] fn name(..) { .. }`.
+pub(super) struct InlineFunction {
+    pub(super) name: String,
+    /// Its file: that of the module, or an included one.
+    pub(super) file: PathBuf,
+    /// The tokens between the parentheses of the attribute.
+    pub(super) options: String,
+    /// Its text without attributes.
+    pub(super) text: String,
 }
 
 /// An annotated function.
@@ -124,6 +137,7 @@ impl Tree {
             file: file.to_owned(),
             included: Vec::new(),
             constants: Vec::new(),
+            functions: Vec::new(),
             imports: Vec::new(),
             children: Vec::new(),
             unread: None,
@@ -218,14 +232,23 @@ impl Tree {
     }
 
     fn function(&mut self, mut function: ItemFn, context: &Context<'_>, sink: Sink<'_>) {
+        if let Some(inline) = function.attrs.iter().find(|it| dsl::is_inline(it.path())) {
+            // One that may be there counts, as of constants.
+            if !self.is_off(&function.attrs) {
+                self.modules[context.scope.0].functions.push(InlineFunction {
+                    name: function.sig.ident.unraw().to_string(),
+                    file: context.file.to_owned(),
+                    options: arguments(&inline.meta).to_string(),
+                    text: dsl::bare_text(&function),
+                });
+            }
+            return;
+        }
         let Some(attributes) = self.active(&function.attrs) else { return };
         let is_ours =
             |it: &&Meta| it.path().segments.last().is_some_and(|it| it.ident == "autotune");
         if let Some(ours) = attributes.iter().find(is_ours) {
-            let options = match ours {
-                Meta::List(list) => list.tokens.clone(),
-                Meta::Path(_) | Meta::NameValue(_) => TokenStream::new(),
-            };
+            let options = arguments(ours);
             function.attrs.clear();
             let (scope, file) = (context.scope, context.file.to_owned());
             return sink(Found { scope, file, options, item: function });
@@ -326,6 +349,14 @@ impl Tree {
             }
         }
         Some(active)
+    }
+}
+
+/// The tokens between the parentheses of an attribute.
+fn arguments(attribute: &Meta) -> TokenStream {
+    match attribute {
+        Meta::List(list) => list.tokens.clone(),
+        Meta::Path(_) | Meta::NameValue(_) => TokenStream::new(),
     }
 }
 

@@ -7,8 +7,8 @@
 
 use super::{Builder, FusionGroup, Rows, Tiled};
 use super::{cpu, gpu};
-use tvmtune_ir::dag::TensorId;
 use tvmtune_ir::dag::access::{leading_axes, work};
+use tvmtune_ir::dag::{Compute, Expr, Subscript, TensorId};
 use tvmtune_ir::size::Size;
 use tvmtune_ir::target::Target;
 use tvmtune_schedule::{Attach, ReductionOrder, StageId};
@@ -16,6 +16,9 @@ use tvmtune_schedule::{Attach, ReductionOrder, StageId};
 /// Operations that one more evaluation of a value may take before the value is stored instead; chosen
 /// by judgement.
 const CHEAP: u64 = 3;
+/// Nodes of a body up to which a stage is inlined of which it reads an element several times: the code
+/// computes the element once, but bodies are trees; chosen by judgement.
+const MAX_NODES: usize = 512;
 /// Iterations of a row that one thread may as well run alone; chosen by measurement.
 const SHORT_ROW: u64 = 1 << 16;
 
@@ -48,10 +51,9 @@ impl Builder {
         }
         let elements: u64 = self.extents(stage).iter().size();
         let evaluations = |reader: &StageId| {
-            let reads = self.accesses(*reader);
-            let reads = reads.iter().filter(|it| it.tensor == compute.tensor).count() as u64;
+            let n_reads = n_evaluated(compute, &self.compute(*reader).body);
             let iterations: u64 = self.extents(*reader).iter().size();
-            reads * iterations.div_ceil(elements)
+            n_reads * iterations.div_ceil(elements)
         };
         let evaluations: u64 = readers.iter().map(evaluations).sum();
         evaluations <= 1 || work * (evaluations - 1) <= CHEAP
@@ -153,7 +155,11 @@ impl Builder {
             let compute = self.compute(*it);
             same.then(|| leading_axes(compute, tensor).min(depths[it.0 as usize]))
         };
-        let depth = readers.iter().map(shared).min().flatten()?;
+        let mut depth = readers.iter().map(shared).min().flatten()?;
+        // Both run in vectors along the last axis, which a stage inside of all loops would not.
+        if !self.reduces(stage) && !self.reduces(*root) {
+            depth = depth.min(self.n_spatial(*root).saturating_sub(1));
+        }
         (depth > 0 && self.is_worth_fusing(*root, stage, depth)).then_some((group, depth))
     }
 
@@ -193,4 +199,30 @@ impl Builder {
         };
         rows >= u64::from(wanted) || all / rows.max(1) <= SHORT_ROW
     }
+}
+
+/// Returns how often an element of a stage is evaluated where it is inlined into a body: reads of the same
+/// element are one evaluation, by common subexpression elimination, as long as trees stay small.
+fn n_evaluated(stage: &Compute, reader: &Expr) -> u64 {
+    let mut reads: Vec<&[Subscript]> = Vec::new();
+    reader.for_each_read(&mut |tensor, index| {
+        if tensor == stage.tensor {
+            reads.push(index);
+        }
+    });
+    let n_reads = reads.len();
+    let mut distinct: Vec<&[Subscript]> = Vec::new();
+    for index in reads {
+        if !distinct.contains(&index) {
+            distinct.push(index);
+        }
+    }
+    let is_small = n_nodes(reader) + n_reads * n_nodes(&stage.body) <= MAX_NODES;
+    (if is_small { distinct.len() } else { n_reads }) as u64
+}
+
+fn n_nodes(expr: &Expr) -> usize {
+    let mut n = 0;
+    expr.walk(&mut |_| n += 1);
+    n
 }

@@ -49,7 +49,7 @@ fn all_errors_come_at_once_and_none_comes_of_another() {
     3 | & => no `&`: a tensor is named by its type alone, as in `Tensor<f32, M>`
     4 | [i, k, 0] => `x` has rank 2, but 3 indices were given: write `x[[i, j]]`
     4 | wt => cannot find tensor `wt`: declare a parameter, or compute it before (known: `x`)
-    4 | foo => `foo` is not a tvmtune intrinsic, and functions of the crate are not called in a program: write its expression here, with `let` for parts of it (available: abs, all, any, argmax, argmin, argtop, ceil, clamp, cos, erf, exp, floor, gelu, gelu_tanh, ln, max, mean, min, mul_add, pow, powf, powi, prod, relu, round, round_ties_even, rsqrt, sigmoid, silu, sin, sqrt, sum, tanh, tf32)
+    4 | foo => `foo` is not a tvmtune intrinsic, nor a function of this crate that is marked for it: write `#[autotune::inline]` before one, or bind it here, `let foo = |x| ..` (available: abs, all, any, argmax, argmin, argtop, ceil, clamp, cos, erf, exp, floor, gelu, gelu_tanh, ln, max, mean, min, mul_add, pow, powf, powi, prod, relu, round, round_ties_even, rsqrt, sigmoid, silu, sin, sqrt, sum, tanh, tf32)
     "#);
 }
 
@@ -367,7 +367,7 @@ fn calls() {
     3 | exp() => `exp` takes 1 value, not 0
     3 | exp(1.0, 2.0) => `exp` takes 1 value, not 2
     3 | max(x[[i, 0]]) => `max` takes 2 values, not 1
-    3 | foo => `foo` is not a tvmtune intrinsic, and functions of the crate are not called in a program: write its expression here, with `let` for parts of it (available: abs, all, any, argmax, argmin, argtop, ceil, clamp, cos, erf, exp, floor, gelu, gelu_tanh, ln, max, mean, min, mul_add, pow, powf, powi, prod, relu, round, round_ties_even, rsqrt, sigmoid, silu, sin, sqrt, sum, tanh, tf32)
+    3 | foo => `foo` is not a tvmtune intrinsic, nor a function of this crate that is marked for it: write `#[autotune::inline]` before one, or bind it here, `let foo = |x| ..` (available: abs, all, any, argmax, argmin, argtop, ceil, clamp, cos, erf, exp, floor, gelu, gelu_tanh, ln, max, mean, min, mul_add, pow, powf, powi, prod, relu, round, round_ties_even, rsqrt, sigmoid, silu, sin, sqrt, sum, tanh, tf32)
     3 | x.get([i, 0]) => a `.get([..])` is followed by `.unwrap_or(value)`
     3 | x.get(i) => indices stand in brackets, as in `x.get([i, j])`
     4 | x.get([i, 0]).unwrap() => expected `x.get([..]).unwrap_or(value)`
@@ -375,7 +375,7 @@ fn calls() {
     4 | 99 => `powi` takes a literal of at most 64; use `powf`
     4 | compute => a tensor is defined in a statement of its own: `let t = compute(..);`
     5 | (|a| a) => expected the name of an intrinsic, as in `exp(x)`
-    5 | std::f32::exp => expected the name of an intrinsic, as in `exp(x)`
+    5 | std::f32::exp => functions of the language have no paths: write `exp(..)`
     5 | ::<f32> => there are no generics here: remove the `::<..>`
     5 | f32::FOO => `f32::FOO` is not part of the language; constants are written as `f32::INFINITY`, `i32::MAX` or `f32::consts::PI`
     5 | 1 => expected f32, found an integer: write `1.0`
@@ -428,7 +428,7 @@ fn rust_expressions_that_are_not_part_of_the_language() {
              let b = if let 1 = i { 1.0 } else { 2.0 };
              let c = \"a\";
              let d = 0..3;
-             let e = |j| j;
+             let e = y + (|j| j);
              let f = x.len;
              let g = unsafe { y };
              let h = async { y };
@@ -449,7 +449,7 @@ fn rust_expressions_that_are_not_part_of_the_language() {
     7 | let 1 = i => patterns are not part of the language: compare instead
     8 | "a" => expected a number or a truth value, as in `1.0` or `true`
     9 | 0..3 => a range stands only as the first argument of a reduction
-    10 | |j| j => a closure stands only in `compute(..)` or a reduction
+    10 | |j| j => a closure stands only in `compute(..)`, in a reduction, or bound by a `let`
     11 | x.len => there are no fields here
     12 | unsafe { y } => there is no `unsafe` here
     13 | async { y } => there is no `async` here

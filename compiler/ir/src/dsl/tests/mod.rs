@@ -1,6 +1,7 @@
 //! The meaning of programs, as canonical text; see the modules for errors, values and identity.
 
 mod errors;
+mod functions;
 mod fuzz;
 mod identity;
 mod in_place;

@@ -1,6 +1,7 @@
 //! A package on disk, and what the scan says of it.
 
 mod constants;
+mod functions;
 
 use super::*;
 
