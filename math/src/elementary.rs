@@ -8,6 +8,7 @@
 //! | `erf` | 5.5 ulp | in [-1, 1], and 1 from 4 on |
 //! | `sin`, `cos` | 2 ulp | in [`crate::trig`] |
 //! | `pow` | 3 ulp | signs and infinities as in C |
+//! | `exp2`, `log2`, `exp_m1`, `ln_1p` | 1.1 ulp | in [`crate::exponential`] |
 //!
 //! These hold for all arguments; the tests measure them against double precision.
 //!
@@ -21,12 +22,12 @@
 use crate::Arithmetic;
 use crate::lane::{Binary, Compare, Unary};
 
-const LOG2_E: f32 = std::f32::consts::LOG2_E;
+pub(crate) const LOG2_E: f32 = std::f32::consts::LOG2_E;
 /// `ln 2` as a sum: 15 bits, so that products with exponents are exact, and the remainder.
-const LN_2_HIGH: f32 = 0.693_359_4;
-const LN_2_LOW: f32 = -2.121_944_4e-4;
+pub(crate) const LN_2_HIGH: f32 = 0.693_359_4;
+pub(crate) const LN_2_LOW: f32 = -2.121_944_4e-4;
 /// The bit pattern of 1, and the position of the exponent.
-const ONE: i32 = 0x3f80_0000;
+pub(crate) const ONE: i32 = 0x3f80_0000;
 const EXPONENT: u8 = 23;
 
 /// `tanh x = x P(x^2) / Q(x^2)` up to the limit, highest power first. Both are 1 at 0, so that
@@ -70,7 +71,7 @@ pub(crate) fn polynomial<A: Arithmetic>(
 
 /// Clamps `x` to bounds; NaN stays NaN.
 #[inline(always)]
-fn clamp<A: Arithmetic>(ops: &mut A, x: A::Value, low: f32, high: f32) -> A::Value {
+pub(crate) fn clamp<A: Arithmetic>(ops: &mut A, x: A::Value, low: f32, high: f32) -> A::Value {
     let (low, high) = (ops.float(low), ops.float(high));
     let x = ops.binary(Binary::MinF, high, x);
     ops.binary(Binary::MaxF, low, x)
@@ -108,7 +109,7 @@ fn exp_sum<A: Arithmetic>(ops: &mut A, x: A::Value, low: A::Value) -> A::Value {
 
 /// Computes `p * 2^n` (`ldexp`) for integral `n` in -150..=129, rounded once.
 #[inline(always)]
-fn scale_by_power<A: Arithmetic>(ops: &mut A, p: A::Value, n: A::Value) -> A::Value {
+pub(crate) fn scale_by_power<A: Arithmetic>(ops: &mut A, p: A::Value, n: A::Value) -> A::Value {
     if ops.scales() {
         return ops.binary(Binary::ScaleF, p, n);
     }
@@ -126,7 +127,7 @@ fn scale_by_power<A: Arithmetic>(ops: &mut A, p: A::Value, n: A::Value) -> A::Va
 
 /// Splits positive finite `x = 2^exponent * (1 + fraction)`, with `1 + fraction` around 1.
 #[inline(always)]
-fn frexp<A: Arithmetic>(ops: &mut A, x: A::Value) -> (A::Value, A::Value) {
+pub(crate) fn frexp<A: Arithmetic>(ops: &mut A, x: A::Value) -> (A::Value, A::Value) {
     // Denormal numbers are scaled up first.
     let tiny = ops.float(f32::MIN_POSITIVE);
     let is_tiny = ops.compare(Compare::LtF, x, tiny);
@@ -184,7 +185,7 @@ pub fn ln<A: Arithmetic>(ops: &mut A, x: A::Value) -> A::Value {
 
 /// Selects the logarithm of 0, infinity, NaN, and negative numbers.
 #[inline(always)]
-fn ln_special<A: Arithmetic>(ops: &mut A, x: A::Value, y: A::Value) -> A::Value {
+pub(crate) fn ln_special<A: Arithmetic>(ops: &mut A, x: A::Value, y: A::Value) -> A::Value {
     let (zero, infinity) = (ops.float(0.0), ops.float(f32::INFINITY));
     let (least, nan) = (ops.float(f32::NEG_INFINITY), ops.float(f32::NAN));
     let is_finite = ops.compare(Compare::LtF, x, infinity);

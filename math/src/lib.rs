@@ -2,7 +2,7 @@
 //! lanes of 32 bits, every one of which is exact or rounded once.
 //!
 //! ```text
-//! elementary, trig  --(Arithmetic)-->  vector code of any width, constants, Rust
+//! elementary, exponential, trig  --(Arithmetic)-->  vector code of any width, constants, Rust
 //! ```
 //!
 //! In: a number, as a value of whatever does the arithmetic ([`Arithmetic`]): a graph of vector
@@ -18,6 +18,7 @@
 #![forbid(unsafe_code)]
 
 pub mod elementary;
+pub mod exponential;
 mod fma;
 pub mod lane;
 pub mod scalar;

@@ -4,7 +4,7 @@
 //! a function is inlined into its caller.
 
 use crate::lane::{self, Binary, Compare, FALSE, Unary};
-use crate::{Arithmetic, Fallback, elementary, trig};
+use crate::{Arithmetic, Fallback, elementary, exponential, trig};
 
 /// Arithmetic on one lane, by its bits; `mul_add` may be an instruction where it is compiled.
 struct Lane<const FUSED: bool>;
@@ -72,7 +72,7 @@ macro_rules! functions {
 
         /// The same functions, for code that is compiled for CPUs with FMA.
         pub mod fused {
-            use super::{Lane, elementary, trig};
+            use super::{Lane, elementary, exponential, trig};
 
             $($(#[$doc])*
             #[inline(always)]
@@ -89,6 +89,14 @@ functions! {
     exp(x) = elementary::exp;
     /// Computes the natural logarithm; NaN of negative numbers.
     ln(x) = elementary::ln;
+    /// Computes `2^x`.
+    exp2(x) = exponential::exp2;
+    /// Computes the logarithm to base 2; NaN of negative numbers.
+    log2(x) = exponential::log2;
+    /// Computes `e^x - 1`.
+    exp_m1(x) = exponential::exp_m1;
+    /// Computes `ln(1 + x)`; NaN of numbers below -1.
+    ln_1p(x) = exponential::ln_1p;
     /// Computes the hyperbolic tangent.
     tanh(x) = elementary::tanh;
     /// Computes the error function.
@@ -110,9 +118,13 @@ mod tests {
 
     #[test]
     fn both_compilations_have_the_same_bits() {
-        let unary: [[Function; 2]; 6] = [
+        let unary: [[Function; 2]; 10] = [
             [exp, fused::exp],
             [ln, fused::ln],
+            [exp2, fused::exp2],
+            [log2, fused::log2],
+            [exp_m1, fused::exp_m1],
+            [ln_1p, fused::ln_1p],
             [tanh, fused::tanh],
             [erf, fused::erf],
             [sin, fused::sin],

@@ -129,7 +129,8 @@ fn a_wrong_reading_does_not_compile() {
         #[tvmtune_runtime::autotune(dims(M = 8))]
         pub fn op(x: Tensor<f32, M>) -> Tensor<f32, M> { compute(|n| f(x[[n]])) }
     ";
-    for sandbox in [Sandbox::new("shadow", text), Sandbox::new("shadow_bare", text).without_script()]
+    for sandbox in
+        [Sandbox::new("shadow", text), Sandbox::new("shadow_bare", text).without_script()]
     {
         let output = said(&mut command(&sandbox, "", &["check"]));
         assert_ne!(output.code, Some(0));

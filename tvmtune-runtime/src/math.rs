@@ -1,10 +1,10 @@
 //! Arithmetic of portable kernels beyond the language's operators.
 
 #[cfg(feature = "cpu")]
-pub use crate::cpu::fused::{cos, erf, exp, ln, pow, sin, tanh};
+pub use crate::cpu::fused::{cos, erf, exp, exp_m1, exp2, ln, ln_1p, log2, pow, sin, tanh};
 pub use tvmtune_math::fma;
 #[cfg(not(feature = "cpu"))]
-pub use tvmtune_math::scalar::{cos, erf, exp, ln, pow, sin, tanh};
+pub use tvmtune_math::scalar::{cos, erf, exp, exp_m1, exp2, ln, ln_1p, log2, pow, sin, tanh};
 
 /// Functions of `f64`, the same on every machine.
 macro_rules! doubles {
@@ -23,6 +23,14 @@ doubles! {
     exp64(x) = exp;
     /// The natural logarithm, in `f64`.
     ln64(x) = log;
+    /// `2^x`, in `f64`.
+    exp264(x) = exp2;
+    /// The logarithm to base 2, in `f64`.
+    log264(x) = log2;
+    /// `e^x - 1`, in `f64`.
+    exp_m164(x) = expm1;
+    /// `ln(1 + x)`, in `f64`.
+    ln_1p64(x) = log1p;
     /// The hyperbolic tangent, in `f64`.
     tanh64(x) = tanh;
     /// The error function, in `f64`.

@@ -212,7 +212,7 @@ impl Analysis<'_> {
                 Literal::Float(it) => self.masked(a, Literal::Float(-it)),
                 _ => Masked::NEVER,
             },
-            Expr::Unary(UnaryOp::Exp, a) if to.equals(Literal::Float(0.0)) => {
+            Expr::Unary(UnaryOp::Exp | UnaryOp::Exp2, a) if to.equals(Literal::Float(0.0)) => {
                 self.masked(a, Literal::Float(f64::NEG_INFINITY))
             }
             Expr::Binary(op, a, b) if is_infinite => self.infinite(*op, a, b, to),
@@ -297,7 +297,7 @@ impl Analysis<'_> {
         let makes_numbers = match value {
             Expr::Const(Literal::Float(it), _) => it.is_finite(),
             Expr::Read { tensor, .. } => self.holds_numbers(*tensor, seen),
-            Expr::Unary(op, _) => !matches!(op, UnaryOp::Sqrt | UnaryOp::Rsqrt | UnaryOp::Ln),
+            Expr::Unary(op, _) => !may_make_no_number(*op),
             Expr::Binary(BinaryOp::Div, _, b) => is_integer || is_positive(b),
             Expr::Binary(BinaryOp::Rem | BinaryOp::Pow, ..) => is_integer,
             _ => true,
@@ -322,6 +322,12 @@ impl Analysis<'_> {
     fn is_float(&self, value: &Expr) -> bool {
         value.dtype(self.schedule).is_float()
     }
+}
+
+/// Returns whether a function has no value that is a number for some number.
+fn may_make_no_number(op: UnaryOp) -> bool {
+    use UnaryOp::{Ln, Ln1p, Log2, Rsqrt, Sqrt};
+    matches!(op, Sqrt | Rsqrt | Ln | Log2 | Ln1p)
 }
 
 /// Returns polynomials none of which is negative where a condition holds, or where it does not.

@@ -145,6 +145,8 @@ fn unary(op: UnaryOp, a: ValueRange) -> ValueRange {
         UnaryOp::Sqrt => ValueRange::rounded(a.lo.max(0.0).sqrt(), a.hi.max(0.0).sqrt()),
         // The exponential of an infinity may be 0.
         UnaryOp::Exp => ValueRange::rounded(0.0, libm::exp(a.hi)),
+        UnaryOp::Exp2 => ValueRange::rounded(0.0, libm::exp2(a.hi)),
+        UnaryOp::ExpM1 => ValueRange::rounded(-1.0, libm::expm1(a.hi)),
         UnaryOp::Tanh | UnaryOp::Erf | UnaryOp::Sin | UnaryOp::Cos => {
             ValueRange::rounded(-1.0, 1.0)
         }

@@ -13,6 +13,9 @@ const TINY_SIGMOID: f64 = 3e-39;
 /// The same of `silu`: 89 times as much.
 const TINY_SILU: f64 = 2.7e-37;
 
+/// Results of `mish` below this are products with a denormal number, which has fewer digits.
+const TINY_MISH: f64 = 1.3e-36;
+
 /// An element as the low bits of a word.
 trait Word: Copy + Default {
     fn of_bits(bits: u32) -> Self;
@@ -99,6 +102,14 @@ pub const FUNCTIONS: &[Function] = &[
         |x, got| ulps(got, f64::from(x).sin()), "ulp", 2.0),
     function!("cos", "cos(x[[i]])", f32 -> f32 by cos_of, ALL,
         |x, got| ulps(got, f64::from(x).cos()), "ulp", 2.0),
+    function!("exp2", "exp2(x[[i]])", f32 -> f32 by exp2_of, ALL,
+        |x, got| ulps(got, f64::from(x).exp2()), "ulp", 1.0),
+    function!("log2", "log2(x[[i]])", f32 -> f32 by log2_of, ALL,
+        |x, got| ulps(got, f64::from(x).log2()), "ulp", 1.1),
+    function!("exp_m1", "exp_m1(x[[i]])", f32 -> f32 by exp_m1_of, ALL,
+        |x, got| ulps(got, f64::from(x).exp_m1()), "ulp", 1.1),
+    function!("ln_1p", "ln_1p(x[[i]])", f32 -> f32 by ln_1p_of, ALL,
+        |x, got| ulps(got, f64::from(x).ln_1p()), "ulp", 1.0),
     function!("sqrt", "sqrt(x[[i]])", f32 -> f32 by sqrt_of, ALL,
         |x, got| exact(got, x.sqrt()), "exact", 0.0),
     function!("rsqrt", "rsqrt(x[[i]])", f32 -> f32 by rsqrt_of, ALL,
@@ -113,6 +124,16 @@ pub const FUNCTIONS: &[Function] = &[
         |x, got| ulps_of(x, got, gelu(x.into())), "ulp of x", 4.0),
     function!("gelu_tanh", "gelu_tanh(x[[i]])", f32 -> f32 by gelu_tanh_of, ALL,
         |x, got| ulps_of(x, got, gelu_tanh(x.into())), "ulp of x", 4.0),
+    function!("softplus", "softplus(x[[i]])", f32 -> f32 by softplus_of, ALL,
+        |x, got| ulps(got, softplus(x.into())), "ulp", 2.0),
+    function!("mish", "mish(x[[i]])", f32 -> f32 by mish_of, ALL,
+        |x, got| ulps_above(TINY_MISH, got, mish(x.into())), "ulp", 5.0),
+    function!("hardswish", "hardswish(x[[i]])", f32 -> f32 by hardswish_of, ALL,
+        |x, got| ulps_of(x, got, hardswish(x.into())), "ulp of x", 2.0),
+    function!("hardsigmoid", "hardsigmoid(x[[i]])", f32 -> f32 by hardsigmoid_of, ALL,
+        |x, got| ulps_of(1.0, got, hardsigmoid(x.into())), "ulp of 1", 1.0),
+    function!("leaky_relu", "leaky_relu(x[[i]], 0.01)", f32 -> f32 by leaky_relu_of, ALL,
+        |x, got| exact(got, if x > 0.0 { x } else { 0.01 * x }), "exact", 0.0),
     function!("abs", "abs(x[[i]])", f32 -> f32 by abs_of, ALL,
         |x, got| exact(got, x.abs()), "exact", 0.0),
     function!("floor", "floor(x[[i]])", f32 -> f32 by floor_of, ALL,
@@ -194,6 +215,25 @@ fn unsigned_zero(got: f32, want: f32) -> f64 {
 
 fn silu(x: f64) -> f64 {
     x / (1.0 + (-x).exp())
+}
+
+fn softplus(x: f64) -> f64 {
+    x.max(0.0) + if x.is_nan() { x } else { (-x.abs()).exp().ln_1p() }
+}
+
+/// The hyperbolic tangent of the logarithm of `1 + w` is `n / (n + 2)`.
+fn mish(x: f64) -> f64 {
+    let w = x.min(40.0).exp();
+    let n = w * (w + 2.0);
+    x * (n / (n + 2.0))
+}
+
+fn hardsigmoid(x: f64) -> f64 {
+    (x + 3.0).clamp(0.0, 6.0) / 6.0
+}
+
+fn hardswish(x: f64) -> f64 {
+    x * hardsigmoid(x)
 }
 
 fn gelu(x: f64) -> f64 {

@@ -46,6 +46,51 @@ pub fn cos_of(x: Tensor<f32, N>) -> Tensor<f32, N> {
 }
 
 #[autotune(dims(N = 65536))]
+pub fn exp2_of(x: Tensor<f32, N>) -> Tensor<f32, N> {
+    compute(|i| exp2(x[[i]]))
+}
+
+#[autotune(dims(N = 65536))]
+pub fn log2_of(x: Tensor<f32, N>) -> Tensor<f32, N> {
+    compute(|i| log2(x[[i]]))
+}
+
+#[autotune(dims(N = 65536))]
+pub fn exp_m1_of(x: Tensor<f32, N>) -> Tensor<f32, N> {
+    compute(|i| exp_m1(x[[i]]))
+}
+
+#[autotune(dims(N = 65536))]
+pub fn ln_1p_of(x: Tensor<f32, N>) -> Tensor<f32, N> {
+    compute(|i| ln_1p(x[[i]]))
+}
+
+#[autotune(dims(N = 65536))]
+pub fn softplus_of(x: Tensor<f32, N>) -> Tensor<f32, N> {
+    compute(|i| softplus(x[[i]]))
+}
+
+#[autotune(dims(N = 65536))]
+pub fn mish_of(x: Tensor<f32, N>) -> Tensor<f32, N> {
+    compute(|i| mish(x[[i]]))
+}
+
+#[autotune(dims(N = 65536))]
+pub fn hardswish_of(x: Tensor<f32, N>) -> Tensor<f32, N> {
+    compute(|i| hardswish(x[[i]]))
+}
+
+#[autotune(dims(N = 65536))]
+pub fn hardsigmoid_of(x: Tensor<f32, N>) -> Tensor<f32, N> {
+    compute(|i| hardsigmoid(x[[i]]))
+}
+
+#[autotune(dims(N = 65536))]
+pub fn leaky_relu_of(x: Tensor<f32, N>) -> Tensor<f32, N> {
+    compute(|i| leaky_relu(x[[i]], 0.01))
+}
+
+#[autotune(dims(N = 65536))]
 pub fn abs_of(x: Tensor<f32, N>) -> Tensor<f32, N> {
     compute(|i| abs(x[[i]]))
 }

@@ -36,6 +36,14 @@ functions! {
     exp(x) = tvmtune_math::scalar::fused::exp, tvmtune_math::scalar::exp;
     /// The natural logarithm; NaN of negative numbers.
     ln(x) = tvmtune_math::scalar::fused::ln, tvmtune_math::scalar::ln;
+    /// `2^x`.
+    exp2(x) = tvmtune_math::scalar::fused::exp2, tvmtune_math::scalar::exp2;
+    /// The logarithm to base 2; NaN of negative numbers.
+    log2(x) = tvmtune_math::scalar::fused::log2, tvmtune_math::scalar::log2;
+    /// `e^x - 1`.
+    exp_m1(x) = tvmtune_math::scalar::fused::exp_m1, tvmtune_math::scalar::exp_m1;
+    /// `ln(1 + x)`; NaN of numbers below -1.
+    ln_1p(x) = tvmtune_math::scalar::fused::ln_1p, tvmtune_math::scalar::ln_1p;
     /// The hyperbolic tangent.
     tanh(x) = tvmtune_math::scalar::fused::tanh, tvmtune_math::scalar::tanh;
     /// The error function.

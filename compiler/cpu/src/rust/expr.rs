@@ -128,9 +128,16 @@ fn unary(op: UnaryOp, a: &Text, dtype: DType) -> Text {
         UnaryOp::Tf32 => Text::atom(format!("rt::math::tf32({})", a.text)),
         UnaryOp::Abs | UnaryOp::Sqrt | UnaryOp::Floor | UnaryOp::Ceil => call(&function(op)),
         // Those of Rust are those of the system.
-        UnaryOp::Exp | UnaryOp::Ln | UnaryOp::Tanh | UnaryOp::Erf | UnaryOp::Sin | UnaryOp::Cos => {
-            of_runtime(&function(op))
-        }
+        UnaryOp::Exp
+        | UnaryOp::Ln
+        | UnaryOp::Exp2
+        | UnaryOp::Log2
+        | UnaryOp::ExpM1
+        | UnaryOp::Ln1p
+        | UnaryOp::Tanh
+        | UnaryOp::Erf
+        | UnaryOp::Sin
+        | UnaryOp::Cos => of_runtime(&function(op)),
     }
 }
 

@@ -123,6 +123,7 @@ fn operands_keep_their_order() {
     let other = x().binary(BinaryOp::Sub, Expr::f32(2.0));
     insta::assert_snapshot!(line_of(difference().binary(BinaryOp::Mul, other)), @"out[0] = (x[0] - 1.0_f32) * (x[0] - 2.0_f32);");
     insta::assert_snapshot!(line_of(difference().unary(UnaryOp::Neg).unary(UnaryOp::Exp)), @"out[0] = rt::math::exp(-(x[0] - 1.0_f32));");
+    insta::assert_snapshot!(line_of(x().unary(UnaryOp::ExpM1).unary(UnaryOp::Log2)), @"out[0] = rt::math::log2(rt::math::exp_m1(x[0]));");
     insta::assert_snapshot!(line_of(Expr::f32(-2.5).unary(UnaryOp::Abs)), @"out[0] = (-2.5_f32).abs();");
     insta::assert_snapshot!(line_of(Expr::f32(f64::NEG_INFINITY)), @"out[0] = f32::NEG_INFINITY;");
 }

@@ -13,7 +13,7 @@ use super::tree::{Access, Term, TermKind};
 use super::{LaneStride, Linear, Storage, Unsupported, VectorBinary, VectorCompare, VectorUnary};
 use tvmtune_ir::dag::{BinaryOp, CompareOp, DType, UnaryOp, integer_range};
 use tvmtune_ir::poly::Interval;
-use tvmtune_math::{elementary, lane, trig};
+use tvmtune_math::{elementary, exponential, lane, trig};
 
 const SIGN: u32 = 1 << 31;
 
@@ -170,6 +170,10 @@ impl Lowering<'_> {
             UnaryOp::Tf32 => graph.tf32(a),
             UnaryOp::Exp => elementary::exp(graph, a),
             UnaryOp::Ln => elementary::ln(graph, a),
+            UnaryOp::Exp2 => exponential::exp2(graph, a),
+            UnaryOp::Log2 => exponential::log2(graph, a),
+            UnaryOp::ExpM1 => exponential::exp_m1(graph, a),
+            UnaryOp::Ln1p => exponential::ln_1p(graph, a),
             UnaryOp::Tanh => elementary::tanh(graph, a),
             UnaryOp::Erf => elementary::erf(graph, a),
             UnaryOp::Sin => trig::sin(graph, a),

@@ -177,6 +177,10 @@ fn unary(op: UnaryOp, a: &Text, dtype: DType) -> Text {
         | UnaryOp::Rsqrt
         | UnaryOp::Exp
         | UnaryOp::Ln
+        | UnaryOp::Exp2
+        | UnaryOp::Log2
+        | UnaryOp::ExpM1
+        | UnaryOp::Ln1p
         | UnaryOp::Tanh
         | UnaryOp::Erf
         | UnaryOp::Sin

@@ -121,8 +121,15 @@ pub fn work(expr: &Expr) -> u64 {
         Expr::Const(..) | Expr::Index(_) | Expr::Scalar(_) | Expr::Read { .. } => 0,
         Expr::Unary(op, _) => match op {
             UnaryOp::Sqrt | UnaryOp::Rsqrt => 8,
-            UnaryOp::Exp => 12,
-            UnaryOp::Ln | UnaryOp::Tanh | UnaryOp::Erf | UnaryOp::Sin | UnaryOp::Cos => 20,
+            UnaryOp::Exp | UnaryOp::Exp2 => 12,
+            UnaryOp::Ln
+            | UnaryOp::Log2
+            | UnaryOp::ExpM1
+            | UnaryOp::Ln1p
+            | UnaryOp::Tanh
+            | UnaryOp::Erf
+            | UnaryOp::Sin
+            | UnaryOp::Cos => 20,
             UnaryOp::Tf32 => 4,
             UnaryOp::Neg
             | UnaryOp::Not

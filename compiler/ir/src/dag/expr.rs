@@ -4,6 +4,8 @@
 //! reads use logical indices, and a loop nest, where variables are loops and reads use indices into
 //! buffers as stored.
 
+use std::fmt;
+
 use crate::dag::{DType, TensorId};
 use crate::poly::{Facts, Poly, VarId};
 
@@ -62,6 +64,14 @@ pub enum UnaryOp {
     Exp,
     /// Natural logarithm.
     Ln,
+    /// `2^x`.
+    Exp2,
+    /// Logarithm to base 2.
+    Log2,
+    /// `e^x - 1`.
+    ExpM1,
+    /// `ln(1 + x)`.
+    Ln1p,
     /// Hyperbolic tangent.
     Tanh,
     /// The error function.
@@ -79,6 +89,17 @@ pub enum UnaryOp {
     /// The nearest `f32` whose lower 13 bits are 0, ties to even: the operands of TF32
     /// tensor cores. A NaN stays one.
     Tf32,
+}
+
+/// Returns the name of an operation in texts: that of its variant in lower case, or of the function of
+/// Rust.
+pub fn operation_name(op: &dyn fmt::Debug) -> String {
+    let name = format!("{op:?}").to_lowercase();
+    match name.as_str() {
+        "expm1" => "exp_m1".to_owned(),
+        "ln1p" => "ln_1p".to_owned(),
+        _ => name,
+    }
 }
 
 /// Operations on two values of one type.

@@ -7,6 +7,7 @@
 
 use std::fmt::{self, Write};
 
+use super::expr::operation_name;
 use super::kernel_template::ClassOf;
 use super::{Compute, DType, Dag, Expr, Literal, Numerics, Reducer, Subscript, TensorKind};
 use crate::poly::{Atom, Poly};
@@ -137,9 +138,9 @@ impl Printer<'_> {
                 }
                 f.write_char(']')
             }
-            Expr::Unary(op, a) => self.operation(f, &format!("{op:?}"), &[a]),
-            Expr::Binary(op, a, b) => self.operation(f, &format!("{op:?}"), &[a, b]),
-            Expr::Compare(op, a, b) => self.operation(f, &format!("{op:?}"), &[a, b]),
+            Expr::Unary(op, a) => self.operation(f, &operation_name(op), &[a]),
+            Expr::Binary(op, a, b) => self.operation(f, &operation_name(op), &[a, b]),
+            Expr::Compare(op, a, b) => self.operation(f, &operation_name(op), &[a, b]),
             Expr::Select { condition, then, otherwise } => {
                 self.operation(f, "select", &[condition, then, otherwise])
             }
@@ -148,7 +149,7 @@ impl Printer<'_> {
     }
 
     fn operation(&self, f: &mut dyn Write, name: &str, operands: &[&Expr]) -> fmt::Result {
-        f.write_str(&name.to_lowercase())?;
+        f.write_str(name)?;
         f.write_char('(')?;
         for (n, operand) in operands.iter().enumerate() {
             f.write_str(if n > 0 { ", " } else { "" })?;

@@ -4,16 +4,17 @@ use std::rc::Rc;
 
 use syn::Expr as Syntax;
 
+use super::activations::{constant, expand_float};
 use super::elaborate::{Binding, Elaborator};
 use super::errors::{Location, axis_names, count};
 use super::hints::{no_function, no_function_at};
 use super::reduce;
 use super::signature::ident;
-use super::value::{Kind, Value};
+use super::value::{Kind, Value, unify};
 use crate::dag::{BinaryOp, CompareOp, DType, Expr, Literal, UnaryOp};
 
 #[derive(Clone, Copy)]
-enum Function {
+pub(super) enum Function {
     /// One operation on a float.
     Unary(UnaryOp),
     Abs,
@@ -32,12 +33,22 @@ enum Function {
     GeluTanh,
     Sigmoid,
     Silu,
+    Recip,
+    Softplus,
+    Mish,
+    HardSwish,
+    HardSigmoid,
+    LeakyRelu,
 }
 
 /// Every function, with its number of arguments.
-const FUNCTIONS: [(&str, usize, Function); 26] = [
+const FUNCTIONS: [(&str, usize, Function); 36] = [
     ("exp", 1, Function::Unary(UnaryOp::Exp)),
     ("ln", 1, Function::Unary(UnaryOp::Ln)),
+    ("exp2", 1, Function::Unary(UnaryOp::Exp2)),
+    ("log2", 1, Function::Unary(UnaryOp::Log2)),
+    ("exp_m1", 1, Function::Unary(UnaryOp::ExpM1)),
+    ("ln_1p", 1, Function::Unary(UnaryOp::Ln1p)),
     ("sqrt", 1, Function::Unary(UnaryOp::Sqrt)),
     ("rsqrt", 1, Function::Unary(UnaryOp::Rsqrt)),
     ("tanh", 1, Function::Unary(UnaryOp::Tanh)),
@@ -61,6 +72,12 @@ const FUNCTIONS: [(&str, usize, Function); 26] = [
     ("gelu_tanh", 1, Function::GeluTanh),
     ("sigmoid", 1, Function::Sigmoid),
     ("silu", 1, Function::Silu),
+    ("recip", 1, Function::Recip),
+    ("softplus", 1, Function::Softplus),
+    ("mish", 1, Function::Mish),
+    ("hardswish", 1, Function::HardSwish),
+    ("hardsigmoid", 1, Function::HardSigmoid),
+    ("leaky_relu", 2, Function::LeakyRelu),
     ("tf32", 1, Function::Tf32),
 ];
 
@@ -247,6 +264,14 @@ impl Elaborator {
                 };
                 self.typed_value(expr.binary(BinaryOp::Max, zero), dtype, location, &[x])
             }
+            Function::LeakyRelu => {
+                self.float(x, name)?;
+                let (expr, slope, dtype) = unify(x, &args[1], &mut self.errors)?;
+                let is_positive = expr.clone().compare(CompareOp::Gt, constant(0.0, dtype));
+                let scaled = slope.binary(BinaryOp::Mul, expr.clone());
+                let value = is_positive.select(expr, scaled);
+                self.typed_value(value, dtype, location, &[x, x, x, &args[1]])
+            }
             _ => {
                 let (expr, dtype) = self.float(x, name)?;
                 let (expr, n_uses) = expand_float(function, expr, dtype);
@@ -296,56 +321,5 @@ impl Elaborator {
         let value =
             if power < 0 { constant(1.0, dtype).binary(BinaryOp::Div, product) } else { product };
         self.typed_value(value, dtype, location, &vec![x; n_uses])
-    }
-}
-
-fn constant(value: f64, dtype: DType) -> Expr {
-    Expr::Const(Literal::Float(value), dtype)
-}
-
-/// Expands a function of a float to operations; returns the occurrences of its argument, too.
-fn expand_float(function: Function, x: Expr, dtype: DType) -> (Expr, usize) {
-    let c = |value: f64| constant(value, dtype);
-    let add = |a: Expr, b: Expr| a.binary(BinaryOp::Add, b);
-    let mul = |a: Expr, b: Expr| a.binary(BinaryOp::Mul, b);
-    let one_plus_exp_minus = |x: Expr| add(c(1.0), x.unary(UnaryOp::Neg).unary(UnaryOp::Exp));
-    match function {
-        Function::Unary(op) => (x.unary(op), 1),
-        Function::Sigmoid => (c(1.0).binary(BinaryOp::Div, one_plus_exp_minus(x)), 1),
-        Function::Silu => (x.clone().binary(BinaryOp::Div, one_plus_exp_minus(x)), 2),
-        // x/2 * (1 + erf(x / sqrt 2))
-        Function::Gelu => {
-            let erf = mul(x.clone(), c(std::f64::consts::FRAC_1_SQRT_2)).unary(UnaryOp::Erf);
-            (mul(mul(c(0.5), x), add(c(1.0), erf)), 2)
-        }
-        // x/2 * (1 + tanh(sqrt(2/pi) * (x + 0.044715 x^3)))
-        Function::GeluTanh => {
-            let cube = mul(mul(x.clone(), x.clone()), x.clone());
-            let inner = add(x.clone(), mul(c(0.044_715), cube));
-            let root = (2.0 / std::f64::consts::PI).sqrt();
-            let tanh = mul(c(root), inner).unary(UnaryOp::Tanh);
-            (mul(mul(c(0.5), x), add(c(1.0), tanh)), 5)
-        }
-        // The fraction of the magnitude is exact, so it decides, and the sign comes last. Zeros and
-        // NaNs are neither negative nor positive.
-        Function::Round => {
-            let magnitude = x.clone().unary(UnaryOp::Abs);
-            let whole = magnitude.clone().unary(UnaryOp::Floor);
-            let fraction = magnitude.binary(BinaryOp::Sub, whole.clone());
-            let rounds_up = fraction.compare(CompareOp::Ge, c(0.5));
-            let rounded = rounds_up.select(add(whole.clone(), c(1.0)), whole);
-            let is_negative = x.clone().compare(CompareOp::Lt, c(0.0));
-            let is_positive = x.clone().compare(CompareOp::Gt, c(0.0));
-            let rest = is_positive.select(rounded.clone(), x);
-            (is_negative.select(rounded.unary(UnaryOp::Neg), rest), 11)
-        }
-        Function::Abs
-        | Function::Binary(_)
-        | Function::Pow
-        | Function::Powi
-        | Function::Clamp
-        | Function::MulAdd
-        | Function::Tf32
-        | Function::Relu => unreachable!("these are not of floats alone"),
     }
 }

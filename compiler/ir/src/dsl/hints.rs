@@ -17,14 +17,14 @@ const FUNCTIONS: [(&str, &str); 20] = [
     ("matmul", "`sum(0..K, |k| a[[i, k]] * b[[k, j]])`"),
     ("dot", "`sum(0..K, |k| a[[k]] * b[[k]])`"),
     ("log", "`ln(x)`"),
-    ("log2", "`ln(x) / 2.0_f32.ln()`"),
-    ("exp2", "`exp(x * 2.0_f32.ln())`"),
+    ("log10", "`ln(x) / 10.0_f32.ln()`"),
+    ("log1p", "`ln_1p(x)`"),
+    ("expm1", "`exp_m1(x)`"),
     ("tan", "`sin(x) / cos(x)`"),
     ("square", "`x * x`"),
-    ("recip", "`1.0 / x`"),
     ("neg", "`-x`"),
     ("relu6", "`clamp(x, 0.0, 6.0)`"),
-    ("leaky_relu", "`if x > 0.0 { x } else { 0.01 * x }`"),
+    ("elu", "`if x > 0.0 { x } else { exp_m1(x) }`"),
     ("swish", "`silu(x)`"),
     ("trunc", "`if x < 0.0 { ceil(x) } else { floor(x) }`"),
     ("signum", "`if x < 0.0 { -1.0 } else { 1.0 }`"),
@@ -71,8 +71,7 @@ pub(super) fn no_function(name: &str, known: &[&str]) -> String {
     let hint = hint.unwrap_or_else(|| {
         format!(
             ", nor a function of this crate that is marked for it: write `#[autotune::inline]` before \
-             one, or bind it here, `let {name} = |x| ..` (available: {})",
-            known.join(", ")
+             one, or bind it here, `let {name} = |x| ..`"
         )
     });
     format!("`{name}` is not a tvmtune intrinsic{hint}")

@@ -16,6 +16,7 @@
 //! - All errors are reported at once, each at its location, none as a consequence of another.
 //! - No tokens make the elaboration panic, or take long.
 
+mod activations;
 mod bindings;
 mod body;
 mod call;

@@ -113,6 +113,10 @@ impl Column {
         let function = match op {
             UnaryOp::Exp => scalar::exp,
             UnaryOp::Ln => scalar::ln,
+            UnaryOp::Exp2 => scalar::exp2,
+            UnaryOp::Log2 => scalar::log2,
+            UnaryOp::ExpM1 => scalar::exp_m1,
+            UnaryOp::Ln1p => scalar::ln_1p,
             UnaryOp::Tanh => scalar::tanh,
             UnaryOp::Erf => scalar::erf,
             UnaryOp::Sin => scalar::sin,

@@ -84,6 +84,8 @@ fn divisors_are_inverted_that_are_normal_numbers_for_certain() {
         "tanh(s[[i]]) + 1.5",
         "sqrt(s[[i]]) + 1e-20",
         "3.0 - erf(s[[i]])",
+        "exp2(tanh(s[[i]])) + 1.0",
+        "exp_m1(tanh(s[[i]])) + 2.0",
         "2.0 / sqrt(abs(s[[i]]) + 1.0) + 1.0",
         "if s[[i]] > 1.0 { 2.0 } else { 4.0 }",
     ] {
@@ -107,6 +109,8 @@ fn divisors_that_may_be_anything_are_not() {
         "max(0..N, |j| x[[i, j]])",
         "min(sqrt(s[[i]]) + 1.0, s[[i]])",
         "tanh(s[[i]]) + 1.0",
+        "exp_m1(tanh(s[[i]])) + 1.0",
+        "log2(abs(s[[i]]) + 1.0) + 1.0",
         "1.0 / (sqrt(s[[i]]) + 1.0)",
         "if s[[i]] > 1.0 { 2.0 } else { s[[i]] }",
     ] {

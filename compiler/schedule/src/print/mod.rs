@@ -8,6 +8,7 @@ pub use names::{Language, Names};
 use std::fmt::Debug;
 
 use crate::nest::Buffer;
+use tvmtune_ir::dag::expr::operation_name;
 use tvmtune_ir::dag::{BinaryOp, CompareOp, Expr, Subscript};
 use tvmtune_ir::poly::{Atom, Poly};
 
@@ -121,7 +122,7 @@ pub fn operator(op: BinaryOp) -> Option<(&'static str, u8)> {
     }
 }
 
-/// Returns the function that an operation is a call of: its name in lower case.
+/// Returns the function that an operation is a call of.
 pub fn function(op: impl Debug) -> String {
-    format!("{op:?}").to_lowercase()
+    operation_name(&op)
 }

@@ -19,6 +19,16 @@ const SMOOTH: &[&str] = &[
     "sqrt",
     "rsqrt",
     "ln",
+    "exp2",
+    "log2",
+    "exp_m1",
+    "ln_1p",
+    "recip",
+    "softplus",
+    "mish",
+    "hardswish",
+    "hardsigmoid",
+    "leaky_relu",
 ];
 
 /// Functions of one argument that are exact.
@@ -131,15 +141,18 @@ impl Writer<'_> {
         }
         let a = self.float(scope, ty, depth - 1);
         let argument = match (self.flavor, name) {
-            (Flavor::Smooth, "exp") => format!("({a}).min(3.0)"),
+            (Flavor::Smooth, "exp" | "exp2" | "exp_m1") => format!("({a}).min(3.0)"),
             (Flavor::Smooth, "sin" | "cos") => format!("({a}).clamp(-20.0, 20.0)"),
-            (Flavor::Smooth, "sqrt" | "rsqrt" | "ln") => format!("({a}).abs() + 0.25"),
+            (Flavor::Smooth, "sqrt" | "rsqrt" | "ln" | "log2" | "ln_1p" | "recip") => {
+                format!("({a}).abs() + 0.25")
+            }
             _ => a,
         };
-        if self.chance(0.5) {
-            format!("{name}({argument})")
-        } else {
-            format!("({argument}).{name}()")
+        let slope = if name == "leaky_relu" { "0.25" } else { "" };
+        match (self.chance(0.5), slope) {
+            (true, "") => format!("{name}({argument})"),
+            (true, slope) => format!("{name}({argument}, {slope})"),
+            (false, slope) => format!("({argument}).{name}({slope})"),
         }
     }
 

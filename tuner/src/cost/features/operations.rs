@@ -75,6 +75,10 @@ fn unary(op: UnaryOp) -> Kind {
         | UnaryOp::Rsqrt
         | UnaryOp::Exp
         | UnaryOp::Ln
+        | UnaryOp::Exp2
+        | UnaryOp::Log2
+        | UnaryOp::ExpM1
+        | UnaryOp::Ln1p
         | UnaryOp::Tanh
         | UnaryOp::Erf
         | UnaryOp::Sin

@@ -1,6 +1,6 @@
 //! The accuracy that `tvmtune_math` states.
 
-use tvmtune_math::{Arithmetic, elementary, trig};
+use tvmtune_math::{Arithmetic, elementary, exponential, trig};
 
 use super::{Function, ValueGraph, ValueId, evaluate};
 
@@ -66,6 +66,22 @@ fn exp_is_within_2_ulp_down_to_denormal_results() {
 fn ln_is_within_2_ulp_and_knows_what_has_no_logarithm() {
     let points = [between(0.5, 2.0, 20_000), everywhere(), SPECIAL.to_vec()].concat();
     check_ulps(&|graph, x, _| elementary::ln(graph, x), &points, &libm::log, 2.0);
+}
+
+#[test]
+fn exponentials_to_base_2_and_near_0_are_within_1_1_ulp() {
+    let points = [between(-155.0, 130.0, 40_000), everywhere(), SPECIAL.to_vec()].concat();
+    check_ulps(&|graph, x, _| exponential::exp2(graph, x), &points, &libm::exp2, 1.0);
+    let points = [between(-20.0, 90.0, 40_000), between(-1.0, 1.0, 20_000), points].concat();
+    check_ulps(&|graph, x, _| exponential::exp_m1(graph, x), &points, &libm::expm1, 1.1);
+}
+
+#[test]
+fn logarithms_to_base_2_and_near_1_are_within_1_1_ulp() {
+    let points = [between(0.5, 2.0, 20_000), everywhere(), SPECIAL.to_vec()].concat();
+    check_ulps(&|graph, x, _| exponential::log2(graph, x), &points, &libm::log2, 1.1);
+    let points = [between(-1.0, 4.0, 40_000), points, vec![-1.0]].concat();
+    check_ulps(&|graph, x, _| exponential::ln_1p(graph, x), &points, &libm::log1p, 1.0);
 }
 
 #[test]

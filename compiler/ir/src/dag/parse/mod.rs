@@ -17,6 +17,7 @@ mod tests;
 use std::str::FromStr;
 
 use self::cursor::{Cursor, Parsed, starts_with_digit};
+use super::expr::operation_name;
 use super::limits::{MAX_EXTENT, MAX_TEXT_BYTES, is_addressable};
 use super::print::canonical;
 use super::{
@@ -345,6 +346,10 @@ impl Operation {
             U::Rsqrt,
             U::Exp,
             U::Ln,
+            U::Exp2,
+            U::Log2,
+            U::ExpM1,
+            U::Ln1p,
             U::Tanh,
             U::Erf,
             U::Sin,
@@ -357,7 +362,7 @@ impl Operation {
         let binary =
             [B::Add, B::Sub, B::Mul, B::Div, B::Rem, B::Min, B::Max, B::Pow, B::And, B::Or];
         let compare = [C::Lt, C::Le, C::Eq, C::Ne, C::Ge, C::Gt];
-        let is = |op: &dyn std::fmt::Debug| format!("{op:?}").to_lowercase() == name;
+        let is = |op: &dyn std::fmt::Debug| operation_name(op) == name;
         let cast = || name.parse().ok().map(Operation::Cast);
         None.or_else(|| unary.into_iter().find(|it| is(it)).map(Operation::Unary))
             .or_else(|| binary.into_iter().find(|it| is(it)).map(Operation::Binary))

@@ -15,6 +15,12 @@ t3: f32[d0, 64] = max(mul(t2[v0, v1], s0), -0.5_f32)
 return t3, t2
 ";
 
+const FUNCTIONS: &str = "tvmtune dag v1
+input t0: f32[7]
+t1: f32[7] = add(exp2(log2(t0[v0])), exp_m1(ln_1p(t0[v0])))
+return t1
+";
+
 const CONV: &str = "tvmtune dag v1
 input t0: f32[1, 3, 9, 9]
 weight t1: f32[4, 3, 3, 3]
@@ -59,7 +65,7 @@ source
 |}
 ";
 
-const SEEDS: [&str; 5] = [LINEAR, CONV, GATHER, CAPACITY, TEMPLATE];
+const SEEDS: [&str; 6] = [LINEAR, FUNCTIONS, CONV, GATHER, CAPACITY, TEMPLATE];
 
 #[test]
 fn canonical_text_comes_back() {

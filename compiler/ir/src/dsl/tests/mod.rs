@@ -300,6 +300,20 @@ fn functions_expand_into_operations() {
     t3: f32[d0] = pow(add(mul(mul(mul(0.5_f32, t0[v0, 0]), add(1.0_f32, tanh(mul(0.7978846_f32, add(t0[v0, 0], mul(0.044715_f32, mul(mul(t0[v0, 0], t0[v0, 0]), t0[v0, 0]))))))), s0), div(1.0_f32, mul(t0[v0, 1], t0[v0, 1]))), 0.5_f32)
     return t3
     "#);
+    insta::assert_snapshot!(body("Tensor<f32, M>",
+        "compute(|i| exp2(x[[i, 0]]) + x[[i, 1]].exp_m1() * log2(x[[i, 2]]) - softplus(x[[i, 3]]))"), @r#"
+    t3: f32[d0] = sub(add(exp2(t0[v0, 0]), mul(exp_m1(t0[v0, 1]), log2(t0[v0, 2]))), add(max(t0[v0, 3], 0.0_f32), ln_1p(exp(neg(abs(t0[v0, 3]))))))
+    return t3
+    "#);
+    insta::assert_snapshot!(body("Tensor<f32, M>",
+        "compute(|i| leaky_relu(x[[i, 0]], 0.01) + hardsigmoid(x[[i, 1]]) + hardswish(x[[i, 2]]).recip())"), @r#"
+    t3: f32[d0] = add(add(select(gt(t0[v0, 0], 0.0_f32), t0[v0, 0], mul(0.01_f32, t0[v0, 0])), div(select(lt(add(t0[v0, 1], 3.0_f32), 0.0_f32), 0.0_f32, select(gt(add(t0[v0, 1], 3.0_f32), 6.0_f32), 6.0_f32, add(t0[v0, 1], 3.0_f32))), 6.0_f32)), div(1.0_f32, mul(t0[v0, 2], div(min(max(add(t0[v0, 2], 3.0_f32), 0.0_f32), 6.0_f32), 6.0_f32))))
+    return t3
+    "#);
+    insta::assert_snapshot!(body("Tensor<f32, M>", "compute(|i| mish(x[[i, 0]]))"), @r#"
+    t3: f32[d0] = mul(t0[v0, 0], div(mul(exp(min(t0[v0, 0], 20.0_f32)), add(exp(min(t0[v0, 0], 20.0_f32)), 2.0_f32)), add(mul(exp(min(t0[v0, 0], 20.0_f32)), add(exp(min(t0[v0, 0], 20.0_f32)), 2.0_f32)), 2.0_f32)))
+    return t3
+    "#);
     insta::assert_snapshot!(body("Tensor<f32, M>", "compute(|i| round(x[[i, 0]]))"), @r#"
     t3: f32[d0] = select(lt(t0[v0, 0], 0.0_f32), neg(select(ge(sub(abs(t0[v0, 0]), floor(abs(t0[v0, 0]))), 0.5_f32), add(floor(abs(t0[v0, 0])), 1.0_f32), floor(abs(t0[v0, 0])))), select(gt(t0[v0, 0], 0.0_f32), select(ge(sub(abs(t0[v0, 0]), floor(abs(t0[v0, 0]))), 0.5_f32), add(floor(abs(t0[v0, 0])), 1.0_f32), floor(abs(t0[v0, 0]))), t0[v0, 0]))
     return t3

@@ -141,7 +141,33 @@ fn smooth_functions_have_their_known_values() {
     close("sigmoid(x[[i]])", [0.268_941_43, 0.5, 0.880_797]);
     close("exp(x[[i]])", [0.367_879_44, 1.0, 7.389_056]);
     close("x[[i]].tanh() + erf(x[[i]])", [-1.604_295, 0.0, 1.959_349_8]);
+    close("exp2(x[[i]]) + ln_1p(x[[i]] + 1.0)", [0.5, 1.693_147_2, 5.386_294_4]);
+    close("x[[i]].exp_m1() - log2(x[[i]] + 2.0)", [-0.632_120_56, -1.0, 4.389_056]);
+    close("recip(x[[i]] + 2.0)", [1.0, 0.5, 0.25]);
+    close("softplus(x[[i]])", [0.313_261_7, 0.693_147_2, 2.126_928]);
+    close("mish(x[[i]])", [-0.303_401_47, 0.0, 1.943_959]);
+    close("hardswish(x[[i]])", [-1.0 / 3.0, 0.0, 5.0 / 3.0]);
+    close("hardsigmoid(x[[i]] * 2.0)", [1.0 / 6.0, 0.5, 1.0]);
+    close("leaky_relu(x[[i]], 0.1)", [-0.1, 0.0, 2.0]);
     close("rsqrt(x[[i]] * x[[i]] + 1.0)", [0.707_106_77, 1.0, 0.447_213_6]);
+}
+
+#[test]
+fn activations_are_right_at_the_ends_and_keep_a_nan() {
+    let (infinity, nan) = (f32::INFINITY, f32::NAN);
+    let x = [-infinity, -1e38, -100.0, 1e38, infinity, nan];
+    let check = |definition: &str, want: [f32; 6]| {
+        for (got, want) in map(definition, &x).into_iter().zip(want) {
+            assert!(got == want || got.is_nan() && want.is_nan(), "{definition}: {got}, {want}");
+        }
+    };
+    let tiny = (-100.0_f64).exp() as f32;
+    check("softplus(x[[i]])", [0.0, 0.0, tiny, 1e38, infinity, nan]);
+    check("mish(x[[i]])", [nan, 0.0, -100.0 * tiny, 1e38, infinity, nan]);
+    check("hardswish(x[[i]])", [nan, 0.0, 0.0, 1e38, infinity, nan]);
+    check("hardsigmoid(x[[i]])", [0.0, 0.0, 0.0, 1.0, 1.0, nan]);
+    check("leaky_relu(x[[i]], 0.5)", [-infinity, -0.5e38, -50.0, 1e38, infinity, nan]);
+    check("recip(x[[i]] / 2.0)", [0.0, -2.0 / 1e38, -0.02, 2.0 / 1e38, 0.0, nan]);
 }
 
 #[test]

@@ -51,7 +51,16 @@ pub(super) fn is_strictly_inlineable(compute: &Compute) -> bool {
 fn is_expensive(op: UnaryOp) -> bool {
     matches!(
         op,
-        UnaryOp::Exp | UnaryOp::Ln | UnaryOp::Tanh | UnaryOp::Erf | UnaryOp::Sin | UnaryOp::Cos
+        UnaryOp::Exp
+            | UnaryOp::Ln
+            | UnaryOp::Exp2
+            | UnaryOp::Log2
+            | UnaryOp::ExpM1
+            | UnaryOp::Ln1p
+            | UnaryOp::Tanh
+            | UnaryOp::Erf
+            | UnaryOp::Sin
+            | UnaryOp::Cos
     )
 }
 
