@@ -1,4 +1,4 @@
-//! The paths that a body calls and that are no functions of the language: `act::mish` of `act::mish(x)`.
+//! The paths that a body calls and that are no functions of the language: `act::gate` of `act::gate(x)`.
 //!
 //! They are found by tokens, since a walk over syntax would have to know all of it.
 
@@ -158,24 +158,24 @@ mod tests {
     #[test]
     fn functions_of_the_language_methods_and_bound_names_are_no_paths() {
         let body = "{ let own = |x| x; compute(|i| if (i < 3) { exp(own(x.get([i]).unwrap_or(0.0))) } \
-                    else { sum(0..K, |k| mish(x[[k]])) }) }";
-        assert_eq!(paths(body), ["mish = mish"]);
+                    else { sum(0..K, |k| gate(x[[k]])) }) }";
+        assert_eq!(paths(body), ["gate = gate"]);
     }
 
     #[test]
     fn paths_get_names_that_nothing_has() {
-        let body = "act_mish * act::mish(super::act::mish(x)) + (0..n()) + act::mish(y)";
+        let body = "act_gate * act::gate(super::act::gate(x)) + (0..n()) + act::gate(y)";
         assert_eq!(
             paths(body),
-            ["act_mish_ = act::mish", "super_act_mish = super::act::mish", "n = n"]
+            ["act_gate_ = act::gate", "super_act_gate = super::act::gate", "n = n"]
         );
         let names = BTreeMap::from([(
-            vec!["act".to_owned(), "mish".to_owned()],
+            vec!["act".to_owned(), "gate".to_owned()],
             Ident::new("m", Span::call_site()),
         )]);
         let renamed = renamed(body.parse().unwrap(), &names).to_string();
         let wanted: TokenStream =
-            "act_mish * m(super::act::mish(x)) + (0..n()) + m(y)".parse().unwrap();
+            "act_gate * m(super::act::gate(x)) + (0..n()) + m(y)".parse().unwrap();
         assert_eq!(renamed, wanted.to_string());
     }
 }

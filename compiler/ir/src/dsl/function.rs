@@ -1,4 +1,4 @@
-//! Functions of a program's own: closures that it binds, `let mish = |x| x * tanh(softplus(x));`.
+//! Functions of a program's own: closures that it binds, `let gate = |x| x * sigmoid(1.702 * x);`.
 //!
 //! A call is the closure's body with values for its parameters, as if it were written in its place: a
 //! program means the same with its functions and without. Functions of the crate arrive here as closures,

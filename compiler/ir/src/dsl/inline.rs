@@ -1,12 +1,12 @@
-//! Functions of the crate: `#[autotune::inline] fn mish(x: f32) -> f32 { .. }`.
+//! Functions of the crate: `#[autotune::inline] fn gate(x: f32) -> f32 { .. }`.
 //!
 //! A program sees its own tokens only. So whoever reads it finds the functions that it calls in the sources
 //! of the crate ([`Functions`]), and [`with_functions`] binds each in front of the body, as a closure:
 //!
 //! ```text
-//! compute(|i| act::mish(x[[i]]))
-//!     =>  let act_mish = #[autotune::inline = "act::mish"] |x: f32| -> f32 { x * tanh(softplus(x)) };
-//!         compute(|i| act_mish(x[[i]]))
+//! compute(|i| act::gate(x[[i]]))
+//!     =>  let act_gate = #[autotune::inline = "act::gate"] |x: f32| -> f32 { x * sigmoid(1.702 * x) };
+//!         compute(|i| act_gate(x[[i]]))
 //! ```
 //!
 //! From there on nobody needs the sources: the program is that of its tokens.
