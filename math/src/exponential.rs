@@ -22,7 +22,7 @@ use crate::lane::{Binary, Compare, Unary};
 
 /// `(2^r - 1) / r` for `r` in [-1/2, 1/2], highest power first.
 const EXP2: [f32; 6] =
-    [1.545_595_4e-4, 1.339_148_3e-3, 9.618_078e-3, 5.550_358_4e-2, 2.402_265_1e-1, 6.931_472e-1];
+    [1.545_595_4e-4, 1.339_148_3e-3, 9.618_078e-3, 5.550_358_4e-2, 2.402_265e-1, 6.931_472e-1];
 
 /// `(log2(1 + f) - f log2 e) / f^2` for `1 + f` around 1, highest power first.
 const LOG2_TAIL: [f32; 9] = [
@@ -31,13 +31,13 @@ const LOG2_TAIL: [f32; 9] = [
     -1.907_418_4e-1,
     2.046_375_7e-1,
     -2.396_671_6e-1,
-    2.885_665_9e-1,
+    2.885_666e-1,
     -3.606_940_5e-1,
     4.808_982_3e-1,
     -7.213_474e-1,
 ];
 /// `log2 e` less its nearest `f32`.
-const LOG2_E_LOW: f32 = 1.925_963_1e-8;
+const LOG2_E_LOW: f32 = 1.925_963e-8;
 
 /// `(e^r - 1 - r) / r^2` for `r` up to half of `ln 2`, highest power first.
 const EXP_M1_TAIL: [f32; 6] =

@@ -38,6 +38,11 @@ impl Digest {
         Self(hash.finalize().into())
     }
 
+    /// Returns the first 64 bits, for text that a compiler compares.
+    pub fn prefix(&self) -> u64 {
+        self.0.iter().take(8).fold(0, |prefix, byte| prefix << 8 | u64::from(*byte))
+    }
+
     /// Returns the first [`Self::SHORT`] digits, for names of files.
     pub fn short(&self) -> String {
         let mut digits = self.to_string();

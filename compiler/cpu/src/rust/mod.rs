@@ -22,7 +22,7 @@ mod expr;
 mod innermost;
 mod shared;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 use tvmtune_ir::dag::{BinaryOp, DType, Expr, Reducer, TensorId};
 use tvmtune_ir::poly::{Atom, Poly, VarId};
@@ -51,7 +51,7 @@ pub fn print(nest: &Nest) -> String {
         nest,
         names,
         slices: BTreeMap::new(),
-        shared: HashMap::new(),
+        shared: BTreeMap::new(),
         text: String::new(),
         depth: 0,
     };
@@ -79,7 +79,7 @@ struct Printer<'a> {
     /// Row slices that replace buffer accesses in the innermost loop.
     slices: BTreeMap<(TensorId, Poly), String>,
     /// Names of expressions of the statement that is printed, by their addresses in the nest.
-    shared: HashMap<*const Expr, String>,
+    shared: BTreeMap<*const Expr, String>,
     text: String,
     depth: usize,
 }

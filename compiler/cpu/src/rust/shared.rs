@@ -14,7 +14,7 @@
 //!   where the condition does not hold.
 //! - Results have the same bits: operations and their operands stay as they are.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::mem::discriminant;
 
@@ -42,9 +42,9 @@ pub(super) fn repeated(value: &Expr) -> Vec<Shared<'_>> {
 #[derive(Default)]
 struct Search<'a> {
     nodes: Vec<Shared<'a>>,
-    position: HashMap<u64, usize>,
+    position: BTreeMap<u64, usize>,
     /// By the address of an expression.
-    hashes: HashMap<*const Expr, u64>,
+    hashes: BTreeMap<*const Expr, u64>,
 }
 
 impl<'a> Search<'a> {

@@ -34,7 +34,7 @@ pub(super) fn of(body: &TokenStream) -> Vec<CalledPath> {
             }
             found.push(CalledPath {
                 path: path.to_vec(),
-                tokens: tokens.to_vec().into_iter().collect(),
+                tokens: tokens.iter().cloned().collect(),
                 name,
             });
         }
@@ -92,11 +92,11 @@ fn idents(tokens: &TokenStream, all: &mut BTreeSet<String>, bound: &mut BTreeSet
     }
 }
 
+/// Gets the names and the tokens of a path that is called; returns what takes its place, if anything does.
+type Replace<'a> = &'a mut dyn FnMut(&[String], &[TokenTree]) -> Option<Ident>;
+
 /// Calls `f` with the names and tokens of each path that is called; replaces it where `f` gives a name.
-fn rewrite(
-    tokens: TokenStream,
-    f: &mut dyn FnMut(&[String], &[TokenTree]) -> Option<Ident>,
-) -> TokenStream {
+fn rewrite(tokens: TokenStream, f: Replace<'_>) -> TokenStream {
     let mut out: Vec<TokenTree> = Vec::new();
     for token in tokens {
         let TokenTree::Group(group) = token else {

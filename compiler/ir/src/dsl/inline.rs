@@ -101,8 +101,7 @@ pub fn bare_text(function: &ItemFn) -> String {
 /// White space says nothing: it is another one where tokens come from a compiler.
 pub fn fingerprint(function: &ItemFn) -> u64 {
     let text: String = bare_text(function).chars().filter(|it| !it.is_whitespace()).collect();
-    let digits = Digest::of([text.as_bytes()]).to_string();
-    u64::from_str_radix(&digits[..16], 16).expect("a digest has 64 hexadecimal digits")
+    Digest::of([text.as_bytes()]).prefix()
 }
 
 /// Returns the program of one number that a function computes of its parameters.
@@ -179,7 +178,7 @@ impl<F: Functions> Insertion<'_, F> {
         body.set_span(item.block.brace_token.span.join());
         // What does not parse did not parse before, either.
         if let Ok(block) = syn::parse2(TokenTree::from(body).into()) {
-            item.block = Box::new(block);
+            *item.block = block;
         }
     }
 
