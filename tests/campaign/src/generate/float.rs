@@ -46,7 +46,8 @@ impl Writer<'_> {
         {
             return text;
         }
-        match self.random.below(12) {
+        match self.random.below(13) {
+            12 => self.own_function(scope, ty, depth),
             0..=3 => self.float_sum(scope, ty, depth),
             4..=5 => self.float_product(scope, ty, depth),
             6 => {
@@ -127,6 +128,29 @@ impl Writer<'_> {
                 }
             }
         }
+    }
+
+    /// A function that a block binds, called once, twice, or of what it gives.
+    fn own_function(&mut self, scope: &Scope, ty: &'static str, depth: u32) -> String {
+        let f = self.name("f");
+        let (a, b) = self.floats(scope, ty, depth - 1);
+        let bodies: &[&str] = match self.flavor {
+            Flavor::Exact => &["p + p", "p.max(-p) - 1.0", "if p > 1.0 { p } else { -p }"],
+            Flavor::Smooth => &["0.5 * p * sigmoid(p)", "p.tanh() + 0.25 * p", "p.min(1.0) - 0.5"],
+            Flavor::Extreme => &["p * p", "p / (p + 1.0)", "{ let q = p - 1.0; q * exp(q) }"],
+        };
+        let body = self.pick(bodies);
+        let closure = match self.random.below(3) {
+            0 => format!("|p: {ty}| {body}"),
+            1 => format!("|p: {ty}| -> {ty} {{ {body} }}"),
+            _ => format!("|p| {body}"),
+        };
+        let called = match self.random.below(3) {
+            0 => format!("{f}({a})"),
+            1 => format!("{f}({a}) + {f}({b})"),
+            _ => format!("{f}({f}({a}))"),
+        };
+        format!("({{ let {f} = {closure}; {called} }})")
     }
 
     fn call(&mut self, scope: &Scope, ty: &'static str, depth: u32) -> String {

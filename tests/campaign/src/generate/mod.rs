@@ -111,6 +111,7 @@ pub const CONSTRUCTS: &[&str] = &[
     "!(",
     "CAP",
     "let v",
+    "let f",
 ];
 
 /// A kind of programs, by the numbers whose results can be compared.

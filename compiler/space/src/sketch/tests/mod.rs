@@ -1,6 +1,7 @@
 //! Tests of sketches: points, encoding and import.
 
 mod attention;
+mod chains;
 mod points;
 mod programs;
 mod traces;
