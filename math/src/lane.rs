@@ -61,6 +61,12 @@ pub enum Binary {
     Or,
     /// Bitwise exclusive or.
     Xor,
+    /// Shift of the 32 bits to the left by so many, filled with zeros; by 32 or more, 0.
+    ShiftLeftBy,
+    /// Shift of the 32 bits to the right by so many, filled with zeros; by 32 or more, 0.
+    ShiftRightBy,
+    /// Shift of the 32 bits to the right by so many, filled with the sign; by 32 or more, the sign.
+    ShiftRightSignedBy,
 }
 
 /// Comparisons; the result is a truth value: all bits of the lane set, or none.
@@ -155,6 +161,9 @@ pub fn binary(op: Binary, x: u32, y: u32) -> u32 {
         Binary::And => x & y,
         Binary::Or => x | y,
         Binary::Xor => x ^ y,
+        Binary::ShiftLeftBy => x.checked_shl(y).unwrap_or(0),
+        Binary::ShiftRightBy => x.checked_shr(y).unwrap_or(0),
+        Binary::ShiftRightSignedBy => (i >> y.min(31)).cast_unsigned(),
     }
 }
 

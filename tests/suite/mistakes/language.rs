@@ -102,6 +102,11 @@ fn bodies() -> Vec<Case> {
         body("an integer where a float belongs", "compute(|i| x[[i, 0]] * 2)"),
         body("two element types without `as`", "compute(|i| x[[i, 0]] * n[[i]])"),
         body("an index as a float", "compute(|i| x[[i, 0]] * i)"),
+        body("bits of an index", "compute(|i| x[[i, 0]] * (i & 3) as f32)"),
+        body(
+            "`&` between conditions",
+            "compute(|i| if (i > 0) & (eps > 0.0) { 1.0 } else { 0.0 })",
+        ),
         body("an element type of another language", "compute(|i| n[[i]] as float)"),
         body("a misspelt constant", "compute(|i| f32::INF)"),
         body("`if` without `else`", "compute(|i| if i > 0 { x[[i, 0]] })"),

@@ -36,6 +36,8 @@ BINARY(pow) BINARY(remainder) BINARY(min) BINARY(max)
 #define TWO(x) x[i], x[0]
 INTEGER(wrapping_neg, ONE) INTEGER(wrapping_abs, ONE)
 INTEGER(wrapping_add, TWO) INTEGER(wrapping_sub, TWO) INTEGER(wrapping_mul, TWO)
+INTEGER(bit_not, ONE) INTEGER(bit_and, TWO) INTEGER(bit_or, TWO) INTEGER(bit_xor, TWO)
+INTEGER(shl, TWO) INTEGER(shr, TWO)
 INTEGER(quotient, TWO) INTEGER(remainder, TWO) INTEGER(min, TWO) INTEGER(max, TWO)
 INTEGER(div_floor, TWO) INTEGER(mod_floor, TWO)
 

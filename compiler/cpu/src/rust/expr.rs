@@ -168,6 +168,14 @@ pub(super) fn binary(op: BinaryOp, a: &Text, b: &Text, dtype: DType) -> Text {
         BinaryOp::Add | BinaryOp::Sub | BinaryOp::Mul => {
             method(&format!("wrapping_{}", function(op)))
         }
+        BinaryOp::BitAnd => Text::infix(a, "&", b),
+        BinaryOp::BitOr => Text::infix(a, "|", b),
+        BinaryOp::BitXor => Text::infix(a, "^", b),
+        // These count modulo the bits of the type.
+        BinaryOp::Shl | BinaryOp::Shr => {
+            let (name, a) = (function(op), a.operand());
+            Text::atom(format!("{a}.wrapping_{name}({} as u32)", b.operand()))
+        }
         BinaryOp::And | BinaryOp::Or => unreachable!("those are operators"),
     }
 }

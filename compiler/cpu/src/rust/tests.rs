@@ -148,6 +148,9 @@ fn integers_wrap_and_conversions_exist_for_every_pair() {
     let int = |value| Expr::Const(Literal::Int(value), DType::I8);
     let sum = int(100).binary(BinaryOp::Add, int(-100));
     insta::assert_snapshot!(line_of(Expr::Cast(DType::F32, Box::new(sum))), @"out[0] = 100_i8.wrapping_add(-100_i8) as f32;");
+    let bits = int(6).binary(BinaryOp::BitAnd, int(-4).unary(UnaryOp::Not));
+    insta::assert_snapshot!(line_of(bits.clone().binary(BinaryOp::Shl, int(9))), @"out[0] = (6_i8 & (!(-4_i8))).wrapping_shl(9_i8 as u32);");
+    insta::assert_snapshot!(line_of(bits.binary(BinaryOp::BitXor, int(1)).binary(BinaryOp::Shr, int(-1))), @"out[0] = ((6_i8 & (!(-4_i8))) ^ 1_i8).wrapping_shr((-1_i8) as u32);");
     let quotient = int(1).binary(BinaryOp::Div, int(0));
     insta::assert_snapshot!(line_of(Expr::Cast(DType::F32, Box::new(quotient))), @"out[0] = rt::math::Integer::quotient(1_i8, 0_i8) as f32;");
     let positive = Expr::Scalar(ScalarId(0)).compare(CompareOp::Gt, Expr::f32(0.0));

@@ -11,6 +11,7 @@ use super::context::{ElementRef, LaneCondition, Lowering, Predicate, PredicateCa
 use super::numbering::{MemRef, Op, ValueId};
 use super::tree::{Access, Term, TermKind};
 use super::{LaneStride, Linear, Storage, Unsupported, VectorBinary, VectorCompare, VectorUnary};
+use tvmtune_ir::dag::bounds::bits_of_both;
 use tvmtune_ir::dag::{BinaryOp, CompareOp, DType, UnaryOp, integer_range};
 use tvmtune_ir::poly::Interval;
 use tvmtune_math::{elementary, exponential, lane, trig};
@@ -202,6 +203,7 @@ impl Lowering<'_> {
             (BinaryOp::Min | BinaryOp::Max, Some(op)) if dtype.is_float() => {
                 graph.min_max_num(op, a, b)
             }
+            (BinaryOp::Shl | BinaryOp::Shr, Some(op)) => graph.shift(op, a, b, dtype),
             (_, Some(op)) => graph.binary(op, a, b),
             (BinaryOp::Pow, None) if dtype.is_float() => elementary::pow(graph, a, b),
             (BinaryOp::Div, None) => graph.divide(a, b, small).0,
@@ -353,6 +355,7 @@ impl Lowering<'_> {
                     BinaryOp::Mul => a.times(b),
                     BinaryOp::Min => a.lesser(b),
                     BinaryOp::Max => a.greater(b),
+                    BinaryOp::BitAnd => bits_of_both(a, b),
                     BinaryOp::Div if b.lo > 0 => Interval { lo: a.lo.min(0), hi: a.hi.max(0) },
                     BinaryOp::Rem if b.lo > 0 => Interval {
                         lo: (1 - b.hi).min(0).max(a.lo.min(0)),
@@ -384,8 +387,12 @@ pub(super) fn vector_op(op: BinaryOp, dtype: DType) -> Option<VectorBinary> {
         (BinaryOp::Mul, false) => VectorBinary::MulI,
         (BinaryOp::Min, false) => VectorBinary::MinI,
         (BinaryOp::Max, false) => VectorBinary::MaxI,
-        (BinaryOp::And, false) => VectorBinary::And,
-        (BinaryOp::Or, false) => VectorBinary::Or,
+        (BinaryOp::And | BinaryOp::BitAnd, false) => VectorBinary::And,
+        (BinaryOp::Or | BinaryOp::BitOr, false) => VectorBinary::Or,
+        (BinaryOp::BitXor, false) => VectorBinary::Xor,
+        (BinaryOp::Shl, false) => VectorBinary::ShiftLeftBy,
+        (BinaryOp::Shr, false) if dtype.is_unsigned() => VectorBinary::ShiftRightBy,
+        (BinaryOp::Shr, false) => VectorBinary::ShiftRightSignedBy,
         _ => return None,
     })
 }

@@ -29,6 +29,26 @@ impl ValueGraph {
         self.select(is_number, rounded, x)
     }
 
+    /// Shifts an integer of a type by an amount modulo its bits.
+    pub(super) fn shift(
+        &mut self,
+        op: VectorBinary,
+        a: ValueId,
+        by: ValueId,
+        dtype: DType,
+    ) -> ValueId {
+        let last = self.int(8 * dtype.bytes() as i32 - 1);
+        let by = self.binary(VectorBinary::And, by, last);
+        let Some(known) = self.constant_bits(by) else { return self.binary(op, a, by) };
+        let known = known as u8;
+        let unary = match op {
+            VectorBinary::ShiftLeftBy => VectorUnary::ShiftLeft(known),
+            VectorBinary::ShiftRightBy => VectorUnary::ShiftRight(known),
+            _ => VectorUnary::ShiftRightSigned(known),
+        };
+        self.unary(unary, a)
+    }
+
     fn is_nonzero_number(&self, id: ValueId) -> bool {
         let bits = self.constant_bits(id);
         bits.map(f32::from_bits).is_some_and(|it| !it.is_nan() && it != 0.0)

@@ -138,6 +138,10 @@ pub(super) const PXOR: Opcode = rvm(P66, 1, 0xef);
 pub(super) const PSLLD: Opcode = rvm(P66, 1, 0x72).extended(6);
 pub(super) const PSRLD: Opcode = rvm(P66, 1, 0x72).extended(2);
 pub(super) const PSRAD: Opcode = rvm(P66, 1, 0x72).extended(4);
+/// By as many bits as each lane of `rm` says.
+pub(super) const PSLLVD: Opcode = rvm(P66, 2, 0x47);
+pub(super) const PSRLVD: Opcode = rvm(P66, 2, 0x45);
+pub(super) const PSRAVD: Opcode = rvm(P66, 2, 0x46);
 
 // Comparisons and choices. Under EVEX, comparisons write mask registers.
 pub(super) const CMPPS: Opcode = rvm(NONE, 1, 0xc2);

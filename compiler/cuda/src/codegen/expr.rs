@@ -164,6 +164,7 @@ pub fn narrow_exp<'e>(grid: &Grid, to: DType, value: &'e Expr) -> Option<&'e Exp
 fn unary(op: UnaryOp, a: &Text, dtype: DType) -> Text {
     let call = |name: &str| Text::atom(format!("tvmtune::{name}({})", a.text));
     match op {
+        UnaryOp::Not if dtype.is_integer() => call("bit_not"),
         UnaryOp::Not => Text::compound(format!("!{}", a.operand())),
         UnaryOp::Neg if dtype.is_float() => Text::compound(format!("-{}", a.operand())),
         UnaryOp::Neg => call("wrapping_neg"),
@@ -202,7 +203,14 @@ pub(super) fn binary(op: BinaryOp, a: &Text, b: &Text, dtype: DType) -> Text {
         BinaryOp::Add | BinaryOp::Sub | BinaryOp::Mul => format!("wrapping_{}", function(op)),
         BinaryOp::Div => "quotient".to_owned(),
         BinaryOp::Rem => "remainder".to_owned(),
-        BinaryOp::Min | BinaryOp::Max | BinaryOp::Pow => function(op),
+        BinaryOp::Min
+        | BinaryOp::Max
+        | BinaryOp::Pow
+        | BinaryOp::BitAnd
+        | BinaryOp::BitOr
+        | BinaryOp::BitXor
+        | BinaryOp::Shl
+        | BinaryOp::Shr => function(op),
         BinaryOp::And | BinaryOp::Or => unreachable!("those are operators"),
     };
     Text::atom(format!("tvmtune::{name}({}, {})", a.text, b.text))

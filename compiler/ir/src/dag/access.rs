@@ -147,7 +147,12 @@ pub fn work(expr: &Expr) -> u64 {
             | BinaryOp::Min
             | BinaryOp::Max
             | BinaryOp::And
-            | BinaryOp::Or => 1,
+            | BinaryOp::Or
+            | BinaryOp::BitAnd
+            | BinaryOp::BitOr
+            | BinaryOp::BitXor
+            | BinaryOp::Shl
+            | BinaryOp::Shr => 1,
         },
         Expr::Compare(..) | Expr::Select { .. } | Expr::Cast(..) => 1,
     };

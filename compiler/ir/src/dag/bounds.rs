@@ -225,11 +225,22 @@ impl PathFacts {
                     Interval { lo: if interval(a).lo < 0 { -top } else { 0 }, hi: top }
                 }
             }
+            Expr::Binary(BinaryOp::BitAnd, a, b) => bits_of_both(interval(a), interval(b)),
             Expr::Select { then, otherwise, .. } => interval(then).join(interval(otherwise)),
             _ => whole,
         };
         // Values that exceed the type wrap, to anything.
         if whole.includes(found) { found } else { whole }
+    }
+}
+
+/// Returns an interval that contains `a & b`: it is no greater than a side that is not negative.
+pub fn bits_of_both(a: Interval, b: Interval) -> Interval {
+    match (a.lo >= 0, b.lo >= 0) {
+        (true, true) => Interval { lo: 0, hi: a.hi.min(b.hi) },
+        (true, false) => Interval { lo: 0, hi: a.hi },
+        (false, true) => Interval { lo: 0, hi: b.hi },
+        (false, false) => Interval { lo: i64::MIN, hi: i64::MAX },
     }
 }
 

@@ -52,7 +52,7 @@ impl PartialEq for Literal {
 pub enum UnaryOp {
     /// Arithmetic negation; integers wrap.
     Neg,
-    /// Logical complement of a `Bool`.
+    /// Complement: logical of a `Bool`, of every bit of an integer.
     Not,
     /// Absolute value; integers wrap.
     Abs,
@@ -91,13 +91,22 @@ pub enum UnaryOp {
     Tf32,
 }
 
-/// Returns the name of an operation in texts: that of its variant in lower case, or of the function of
-/// Rust.
+impl BinaryOp {
+    /// Returns whether it is an operation on the bits of integers.
+    pub fn is_bitwise(self) -> bool {
+        use BinaryOp::{BitAnd, BitOr, BitXor, Shl, Shr};
+        matches!(self, BitAnd | BitOr | BitXor | Shl | Shr)
+    }
+}
+
+/// Returns the name of an operation in texts: that of its variant in lower case, with the words of some
+/// apart.
 pub fn operation_name(op: &dyn fmt::Debug) -> String {
     let name = format!("{op:?}").to_lowercase();
     match name.as_str() {
         "expm1" => "exp_m1".to_owned(),
         "ln1p" => "ln_1p".to_owned(),
+        "bitand" | "bitor" | "bitxor" => name.replacen("bit", "bit_", 1),
         _ => name,
     }
 }
@@ -125,6 +134,17 @@ pub enum BinaryOp {
     And,
     /// Disjunction, of `Bool`.
     Or,
+    /// Conjunction of the bits of integers.
+    BitAnd,
+    /// Disjunction of the bits of integers.
+    BitOr,
+    /// Exclusive disjunction of the bits of integers.
+    BitXor,
+    /// Shift to the left, of integers, by the second modulo the bits of the type.
+    Shl,
+    /// Shift to the right, of integers, by the second modulo the bits of the type. Signed ones are
+    /// filled with their sign.
+    Shr,
 }
 
 /// Comparisons; false where either side is a NaN, but for `Ne`.

@@ -74,6 +74,11 @@ fn fold_binary(op: BinaryOp, a: &Expr, b: &Expr) -> Option<Expr> {
         BinaryOp::Mul if equals(left, 1.0) => Some(b.clone()),
         BinaryOp::Mul | BinaryOp::Div if equals(right, 1.0) => Some(a.clone()),
         BinaryOp::Sub if equals(right, 0.0) => Some(a.clone()),
+        BinaryOp::BitOr | BinaryOp::BitXor | BinaryOp::Shl | BinaryOp::Shr
+            if equals(right, 0.0) =>
+        {
+            Some(a.clone())
+        }
         // Of floats, -0.0 + 0.0 is 0.0.
         BinaryOp::Add if integer(right) && equals(right, 0.0) => Some(a.clone()),
         BinaryOp::Add if integer(left) && equals(left, 0.0) => Some(b.clone()),

@@ -45,7 +45,7 @@ pub fn wrap(value: i64, dtype: DType) -> i64 {
 pub fn float_unary(op: UnaryOp, x: f64, dtype: DType) -> f64 {
     match op {
         UnaryOp::Neg => -x,
-        UnaryOp::Not => unreachable!("`!` applies to bool only"),
+        UnaryOp::Not => unreachable!("`!` applies to bool and integers only"),
         UnaryOp::Abs => x.abs(),
         UnaryOp::Sqrt => x.sqrt(),
         UnaryOp::Rsqrt => 1.0 / round(x.sqrt(), dtype),
@@ -85,7 +85,13 @@ pub fn float_binary(op: BinaryOp, a: f64, b: f64) -> f64 {
         BinaryOp::Max if a > b || b.is_nan() => a,
         BinaryOp::Min | BinaryOp::Max => b,
         BinaryOp::Pow => libm::pow(a, b),
-        BinaryOp::And | BinaryOp::Or => unreachable!("`&&` and `||` apply to bool only"),
+        BinaryOp::And
+        | BinaryOp::Or
+        | BinaryOp::BitAnd
+        | BinaryOp::BitOr
+        | BinaryOp::BitXor
+        | BinaryOp::Shl
+        | BinaryOp::Shr => unreachable!("{op:?} does not apply to floats"),
     }
 }
 
@@ -93,14 +99,17 @@ pub fn float_binary(op: BinaryOp, a: f64, b: f64) -> f64 {
 pub fn int_unary(op: UnaryOp, x: i64) -> i64 {
     match op {
         UnaryOp::Neg => x.wrapping_neg(),
+        UnaryOp::Not => !x,
         UnaryOp::Abs => x.wrapping_abs(),
         UnaryOp::Floor | UnaryOp::Ceil | UnaryOp::Round => x,
         _ => unreachable!("{op:?} does not apply to integers"),
     }
 }
 
-/// `op(a, b)` on integers, before wrapping to the type.
-pub fn int_binary(op: BinaryOp, a: i64, b: i64) -> i64 {
+/// `op(a, b)` on integers of a type, before wrapping to it.
+pub fn int_binary(op: BinaryOp, a: i64, b: i64, dtype: DType) -> i64 {
+    // Of a negative amount, the lowest bits count as well.
+    let amount = || (b & (8 * dtype.bytes() as i64 - 1)) as u32;
     match op {
         BinaryOp::Add => a.wrapping_add(b),
         BinaryOp::Sub => a.wrapping_sub(b),
@@ -111,6 +120,11 @@ pub fn int_binary(op: BinaryOp, a: i64, b: i64) -> i64 {
         BinaryOp::Rem => a.wrapping_rem(b),
         BinaryOp::Min => a.min(b),
         BinaryOp::Max => a.max(b),
+        BinaryOp::BitAnd => a & b,
+        BinaryOp::BitOr => a | b,
+        BinaryOp::BitXor => a ^ b,
+        BinaryOp::Shl => a << amount(),
+        BinaryOp::Shr => a >> amount(),
         BinaryOp::Pow | BinaryOp::And | BinaryOp::Or => {
             unreachable!("{op:?} does not apply to integers")
         }
@@ -163,7 +177,9 @@ impl Number {
             (Number::Float(a), Number::Float(b)) => {
                 Number::Float(round(float_binary(op, a, b), dtype))
             }
-            (Number::Int(a), Number::Int(b)) => Number::Int(wrap(int_binary(op, a, b), dtype)),
+            (Number::Int(a), Number::Int(b)) => {
+                Number::Int(wrap(int_binary(op, a, b, dtype), dtype))
+            }
             (Number::Bool(a), Number::Bool(b)) => Number::Bool(bool_binary(op, a, b)),
             _ => unreachable!("{op:?} of values of two types"),
         }
@@ -237,6 +253,27 @@ mod tests {
         let least = i(i32::MIN.into());
         assert_eq!(least.binary(BinaryOp::Div, i(-1), DType::I32), least);
         assert_eq!(i(i64::MIN).unary(UnaryOp::Abs, DType::I64), i(i64::MIN));
+    }
+
+    #[test]
+    fn bits_are_those_of_the_type_and_shifts_are_modulo_them() {
+        let i = Number::Int;
+        let check = |op, a, b, dtype, want| assert_eq!(i(a).binary(op, i(b), dtype), i(want));
+        check(BinaryOp::Shl, 0x81, 1, DType::U8, 2);
+        check(BinaryOp::Shl, 1, 7, DType::I8, -128);
+        check(BinaryOp::Shl, 1, 9, DType::I8, 2);
+        check(BinaryOp::Shl, 3, -1, DType::I32, i32::MIN.into());
+        check(BinaryOp::Shl, 1, 63, DType::I64, i64::MIN);
+        check(BinaryOp::Shl, 1, 64, DType::I64, 1);
+        check(BinaryOp::Shr, -128, 7, DType::I8, -1);
+        check(BinaryOp::Shr, 128, 7, DType::U8, 1);
+        check(BinaryOp::Shr, u32::MAX.into(), 28, DType::U32, 15);
+        check(BinaryOp::Shr, -16, 34, DType::I32, -4);
+        check(BinaryOp::BitAnd, -1, 0x7f, DType::I8, 0x7f);
+        check(BinaryOp::BitOr, -128, 1, DType::I8, -127);
+        check(BinaryOp::BitXor, u32::MAX.into(), 1, DType::U32, i64::from(u32::MAX) - 1);
+        assert_eq!(i(1).unary(UnaryOp::Not, DType::U32), i(i64::from(u32::MAX) - 1));
+        assert_eq!(i(-128).unary(UnaryOp::Not, DType::I8), i(127));
     }
 
     #[test]

@@ -166,7 +166,7 @@ impl Check<'_> {
             Expr::Unary(op, a) => {
                 let dtype = self.expr(a, known)?;
                 let fits = match op {
-                    UnaryOp::Not => dtype == DType::Bool,
+                    UnaryOp::Not => dtype == DType::Bool || dtype.is_integer(),
                     UnaryOp::Neg | UnaryOp::Abs => is_arithmetic(dtype),
                     UnaryOp::Tf32 => dtype == DType::F32,
                     _ => is_arithmetic(dtype) && dtype.is_float(),
@@ -178,6 +178,7 @@ impl Check<'_> {
                 let dtype = self.same(a, b, known)?;
                 let fits = match op {
                     BinaryOp::And | BinaryOp::Or => dtype == DType::Bool,
+                    op if op.is_bitwise() => dtype.is_integer(),
                     BinaryOp::Pow => is_arithmetic(dtype) && dtype.is_float(),
                     _ => is_arithmetic(dtype),
                 };

@@ -200,6 +200,7 @@ impl Elaborator {
         let value = self.expr(&unary.expr)?;
         match unary.op {
             UnOp::Neg(_) => self.negate(&value, location),
+            UnOp::Not(_) if value.default_type().is_integer() => self.complement(&value, location),
             UnOp::Not(_) => {
                 let condition = value.operand(DType::Bool, &mut self.errors)?;
                 self.typed_value(condition.unary(UnaryOp::Not), DType::Bool, location, &[&value])
@@ -242,11 +243,11 @@ impl Elaborator {
             BinOp::Le(_) => self.comparison(CompareOp::Le, &a, &b, location),
             BinOp::Gt(_) => self.comparison(CompareOp::Gt, &a, &b, location),
             BinOp::Ge(_) => self.comparison(CompareOp::Ge, &a, &b, location),
-            BinOp::BitAnd(_) => self.errors.at(binary.op, "for conditions, write `&&`"),
-            BinOp::BitOr(_) => self.errors.at(binary.op, "for conditions, write `||`"),
-            BinOp::BitXor(_) | BinOp::Shl(_) | BinOp::Shr(_) => {
-                self.errors.at(binary.op, "bits cannot be manipulated here")
-            }
+            BinOp::BitAnd(_) => self.bits(BinaryOp::BitAnd, binary, &a, &b),
+            BinOp::BitOr(_) => self.bits(BinaryOp::BitOr, binary, &a, &b),
+            BinOp::BitXor(_) => self.bits(BinaryOp::BitXor, binary, &a, &b),
+            BinOp::Shl(_) => self.bits(BinaryOp::Shl, binary, &a, &b),
+            BinOp::Shr(_) => self.bits(BinaryOp::Shr, binary, &a, &b),
             _ => self.errors.at(binary.op, NO_ASSIGNMENT),
         }
     }

@@ -48,7 +48,14 @@ impl Elaborator {
             BinaryOp::Min => Some(a.lesser(b, facts)),
             BinaryOp::Max => Some(a.greater(b, facts)),
             BinaryOp::Div | BinaryOp::Rem => self.index_divide(op, a, b, location),
-            BinaryOp::Pow | BinaryOp::And | BinaryOp::Or => {
+            BinaryOp::Pow
+            | BinaryOp::And
+            | BinaryOp::Or
+            | BinaryOp::BitAnd
+            | BinaryOp::BitOr
+            | BinaryOp::BitXor
+            | BinaryOp::Shl
+            | BinaryOp::Shr => {
                 let message = "indices know `+ - * / %`, `min`, `max` and comparisons";
                 self.errors.at_location(location, message)
             }

@@ -18,6 +18,7 @@
 
 mod activations;
 mod bindings;
+mod bits;
 mod body;
 mod call;
 mod called_paths;

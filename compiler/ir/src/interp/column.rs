@@ -99,7 +99,7 @@ impl Column {
                 Column::Float(rounded(values, dtype))
             }
             (Column::Int(a), Column::Int(b)) => {
-                Column::Int(zip(a, &b, |x, y| wrap(number::int_binary(op, x, y), dtype)))
+                Column::Int(zip(a, &b, |x, y| wrap(number::int_binary(op, x, y, dtype), dtype)))
             }
             (Column::Bool(a), Column::Bool(b)) => {
                 Column::Bool(zip(a, &b, |x, y| number::bool_binary(op, x, y)))

@@ -118,7 +118,14 @@ pub fn operator(op: BinaryOp) -> Option<(&'static str, u8)> {
         BinaryOp::Mul => Some(("*", 5)),
         BinaryOp::Div => Some(("/", 5)),
         BinaryOp::Rem => Some(("%", 5)),
-        BinaryOp::Min | BinaryOp::Max | BinaryOp::Pow => None,
+        BinaryOp::Min
+        | BinaryOp::Max
+        | BinaryOp::Pow
+        | BinaryOp::BitAnd
+        | BinaryOp::BitOr
+        | BinaryOp::BitXor
+        | BinaryOp::Shl
+        | BinaryOp::Shr => None,
     }
 }
 

@@ -100,6 +100,20 @@ template <class T> TVMTUNE_FN T wrapping_abs(T a) {
   else return a;
 }
 
+// Bits of integers. Amounts of shifts count modulo the bits of the type; signed integers that are
+// shifted to the right are filled with their sign.
+template <class T> TVMTUNE_FN T bit_and(T a, T b) { return T(a & b); }
+template <class T> TVMTUNE_FN T bit_or(T a, T b) { return T(a | b); }
+template <class T> TVMTUNE_FN T bit_xor(T a, T b) { return T(a ^ b); }
+template <class T> TVMTUNE_FN T bit_not(T a) { return T(~a); }
+template <class T> TVMTUNE_FN T shl(T a, T b) {
+  using U = typename Unsigned<T>::type;
+  return T(U(U(a) << (int(b) & int(8 * sizeof(T) - 1))));
+}
+template <class T> TVMTUNE_FN T shr(T a, T b) {
+  return T(a >> (int(b) & int(8 * sizeof(T) - 1)));
+}
+
 // Rounded towards zero; 0 where the divisor is 0.
 template <class T> TVMTUNE_FN T quotient(T a, T b) {
   if (b == T(0)) return T(0);

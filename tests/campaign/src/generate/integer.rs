@@ -16,7 +16,7 @@ impl Writer<'_> {
             return text;
         }
         let (a, b) = (self.integer(scope, ty, depth - 1), self.integer(scope, ty, depth - 1));
-        match self.random.below(9) {
+        match self.random.below(12) {
             0..=2 => format!("({a} {} {b})", self.pick(&["+", "-", "*"])),
             3 => format!("({a} {} {b})", self.pick(&["/", "%"])),
             4 => format!("{}({a}, {b})", self.pick(&["min", "max"])),
@@ -32,6 +32,8 @@ impl Writer<'_> {
                     format!("(-({a}))")
                 }
             }
+            8..=9 => format!("({a} {} {b})", self.pick(&["&", "|", "^", "<<", ">>"])),
+            10 => format!("(!({a}) ^ {b})"),
             _ => {
                 let from = self.pick(&["i32", "i8", "u8", "u32", "i64", "i32"]);
                 let value = self.integer(scope, from, depth - 1);

@@ -94,6 +94,9 @@ fn binary(op: BinaryOp) -> Kind {
         BinaryOp::Min | BinaryOp::Max => Kind::Comparison,
         BinaryOp::Pow => Kind::Function,
         BinaryOp::And | BinaryOp::Or => Kind::Logic,
+        BinaryOp::BitAnd | BinaryOp::BitOr | BinaryOp::BitXor | BinaryOp::Shl | BinaryOp::Shr => {
+            Kind::Other
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use tvmtune_ir::half::{Bf16, F16};
 
-use super::{Function, evaluate};
+use super::{Function, ValueGraph, evaluate};
 use crate::vector::{VectorBinary, VectorUnary};
 use tvmtune_ir::dag::DType;
 use tvmtune_ir::dag::number::round;
@@ -67,6 +67,34 @@ fn division_rounds_towards_zero_and_wraps() {
     check(&|graph, a, b| graph.divide(a, b, false).0, &points, &|a, b| quotient(a, b) as u32);
     let rest = |a: u32, b: u32| if b == 0 { 0 } else { (a as i32).wrapping_rem(b as i32) };
     check(&|graph, a, b| graph.divide(a, b, false).1, &points, &|a, b| rest(a, b) as u32);
+}
+
+#[test]
+fn shifts_are_modulo_the_bits_of_the_type() {
+    let words: Vec<u32> = ints().iter().map(|it| *it as u32).collect();
+    let by = |op, dtype| move |graph: &mut ValueGraph, a, b| graph.shift(op, a, b, dtype);
+    let points = pairs(&words);
+    let left = by(VectorBinary::ShiftLeftBy, DType::I32);
+    check(&left, &points, &|a, b| a.wrapping_shl(b));
+    let right = by(VectorBinary::ShiftRightBy, DType::U32);
+    check(&right, &points, &|a, b| a.wrapping_shr(b));
+    let signed = by(VectorBinary::ShiftRightSignedBy, DType::I32);
+    check(&signed, &points, &|a, b| a.cast_signed().wrapping_shr(b).cast_unsigned());
+    let bytes: Vec<u32> = (0..256).map(|it| it as i8 as u32).collect();
+    let signed = by(VectorBinary::ShiftRightSignedBy, DType::I8);
+    check(&signed, &pairs(&bytes), &|a, b| (a as i8).wrapping_shr(b) as u32);
+    // Known amounts have instructions of their own.
+    for amount in [0, 1, 7, 31, 32, -1] {
+        let known = |op| {
+            move |graph: &mut ValueGraph, a, _| {
+                let by = graph.int(amount);
+                graph.shift(op, a, by, DType::I32)
+            }
+        };
+        let n = amount as u32;
+        check(&known(VectorBinary::ShiftLeftBy), &points, &|a, _| a.wrapping_shl(n));
+        check(&known(VectorBinary::ShiftRightBy), &points, &|a, _| a.wrapping_shr(n));
+    }
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Math functions against double precision, and the text of vector code.
 
+mod bits;
 mod legalize;
 mod math;
 mod prefetch;

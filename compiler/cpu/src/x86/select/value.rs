@@ -62,6 +62,9 @@ fn opcode_of(isa: Isa, op: VectorBinary) -> Opcode {
         VectorBinary::And => opcode::PAND,
         VectorBinary::Or => opcode::POR,
         VectorBinary::Xor => opcode::PXOR,
+        VectorBinary::ShiftLeftBy => opcode::PSLLVD,
+        VectorBinary::ShiftRightBy => opcode::PSRLVD,
+        VectorBinary::ShiftRightSignedBy => opcode::PSRAVD,
     }
 }
 
@@ -75,6 +78,9 @@ fn commutes(op: VectorBinary) -> bool {
             | VectorBinary::MinF
             | VectorBinary::MaxF
             | VectorBinary::SubI
+            | VectorBinary::ShiftLeftBy
+            | VectorBinary::ShiftRightBy
+            | VectorBinary::ShiftRightSignedBy
     )
 }
 

@@ -359,8 +359,23 @@ impl Operation {
             U::Round,
             U::Tf32,
         ];
-        let binary =
-            [B::Add, B::Sub, B::Mul, B::Div, B::Rem, B::Min, B::Max, B::Pow, B::And, B::Or];
+        let binary = [
+            B::Add,
+            B::Sub,
+            B::Mul,
+            B::Div,
+            B::Rem,
+            B::Min,
+            B::Max,
+            B::Pow,
+            B::And,
+            B::Or,
+            B::BitAnd,
+            B::BitOr,
+            B::BitXor,
+            B::Shl,
+            B::Shr,
+        ];
         let compare = [C::Lt, C::Le, C::Eq, C::Ne, C::Ge, C::Gt];
         let is = |op: &dyn std::fmt::Debug| operation_name(op) == name;
         let cast = || name.parse().ok().map(Operation::Cast);

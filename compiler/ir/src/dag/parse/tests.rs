@@ -65,7 +65,14 @@ source
 |}
 ";
 
-const SEEDS: [&str; 6] = [LINEAR, FUNCTIONS, CONV, GATHER, CAPACITY, TEMPLATE];
+const BITS: &str = "tvmtune dag v1
+input t0: u8[7]
+input t1: u8[7]
+t2: u8[7] = shl(bit_and(t0[v0], 15_u8), bit_xor(t1[v0], bit_or(not(t0[v0]), shr(t1[v0], 4_u8))))
+return t2
+";
+
+const SEEDS: [&str; 7] = [LINEAR, FUNCTIONS, BITS, CONV, GATHER, CAPACITY, TEMPLATE];
 
 #[test]
 fn canonical_text_comes_back() {
@@ -135,6 +142,8 @@ fn errors_of_meaning_name_the_compute() {
     check(LINEAR, "t3, t2", "t3, t3", "line 1: there is no result, or one is returned twice");
     check(GATHER, "1e-5_f32", "1_i32", "line 6: operands of types f32 and i32");
     check(GATHER, "1e-5_f32", "f32(tf32(1.0_f64))", "line 6: Tf32 of f64");
+    check(GATHER, "1e-5_f32", "shl(1.0_f32, 1.0_f32)", "line 6: Shl of f32");
+    check(GATHER, "1e-5_f32", "not(1.0_f32)", "line 6: Not of f32");
 }
 
 #[test]

@@ -468,6 +468,39 @@ fn rust_expressions_that_are_not_part_of_the_language() {
 }
 
 #[test]
+fn only_integers_have_bits() {
+    insta::assert_snapshot!(body("Tensor<f32, M>", "compute(|i| {
+        let b = (n[[i]] > 0) & (n[[i]] > 1);
+        let c = (n[[i]] > 0) | true;
+        let d = (n[[i]] > 0) ^ true;
+        let e = true << 1;
+        let f = x[[i, 0]] & 1;
+        let g = n[[i]] & 1.0;
+        let h = i << 1;
+        let j = n[[i]] & i;
+        let k = !i;
+        let l = n[[i]] << 1_u8;
+        let m = 1 << 60;
+        let o = n[[i]] & 0xffff_ffff;
+        !x[[i, 0]]
+    })"), @r#"
+    4 | & => for conditions, write `&&`
+    5 | | => for conditions, write `||`
+    6 | ^ => for conditions, write `!=`
+    7 | << => integers have bits to shift, and conditions have none
+    8 | x[[i, 0]] => integers have bits, and this is f32: convert it with `as i32`
+    9 | 1.0 => integers have bits, and this is a float: convert it with `as i32`
+    10 | i => indices have no bits of their own: convert them first, as in `i as i32`
+    11 | i => indices have no bits of their own: convert them first, as in `i as i32`
+    12 | !i => indices have no bits of their own: convert them first, as in `i as i32`
+    13 | n[[i]] << 1_u8 => the sides have different types, i32 and u8: convert one with `as`
+    14 | 1 << 60 => this integer is out of range: write the type of a side behind it, as in `1_i64`
+    15 | 0xffff_ffff => 4294967295 does not fit into i32
+    16 | x[[i, 0]] => expected a condition, found f32: compare it
+    "#);
+}
+
+#[test]
 fn large_programs_are_refused_not_suffered() {
     let doubling: String = (0..60).map(|n| format!("let a{} = a{n} * a{n};", n + 1)).collect();
     insta::assert_snapshot!(body("Tensor<f32, M>",

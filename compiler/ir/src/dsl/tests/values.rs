@@ -153,6 +153,27 @@ fn smooth_functions_have_their_known_values() {
 }
 
 #[test]
+fn bits_of_integers_are_those_of_rust() {
+    let x = [-2_147_483_648.0, -1000.0, -1.0, 0.0, 5.0, 100.0, 2_147_483_520.0];
+    let check = |definition: &str, right: &dyn Fn(i32) -> i64| {
+        let definition = format!("{{ let n = x[[i]] as i32; ({definition}) as f32 }}");
+        for (got, x) in map(&definition, &x).into_iter().zip(x) {
+            let want = right(x as i32) as f32;
+            assert_eq!(got, want, "{definition} of {x}");
+        }
+    };
+    check("n & 0xf0", &|n| (n & 0xf0).into());
+    check("n >> 4 & 0xf", &|n| (n >> 4 & 0xf).into());
+    check("(n | 1) ^ (n << 3)", &|n| ((n | 1) ^ (n << 3)).into());
+    check("!n", &|n| (!n).into());
+    check("!(n as u32) >> 5", &|n| (!(n as u32) >> 5).into());
+    check("(n as u8) << 3_u8 ^ 0x81", &|n| ((n as u8) << 3 ^ 0x81).into());
+    check("(n as i8) >> (n as i8)", &|n| (n as i8).wrapping_shr(n as u32).into());
+    check("(n as i64) << (n as i64)", &|n| i64::from(n).wrapping_shl(n as u32));
+    check("n & (1 << 6 | !0x7f)", &|n| (n & (1 << 6 | !0x7f)).into());
+}
+
+#[test]
 fn activations_are_right_at_the_ends_and_keep_a_nan() {
     let (infinity, nan) = (f32::INFINITY, f32::NAN);
     let x = [-infinity, -1e38, -100.0, 1e38, infinity, nan];
