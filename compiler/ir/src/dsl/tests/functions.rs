@@ -57,6 +57,10 @@ fn types_of_parameters_and_results_convert() {
         "let third = |v: f32| -> f32 { v / 3.0 }; compute(|i, j| third(h[[i, j]]) + third(1.0))",
         "compute(|i, j| h[[i, j]] as f32 / 3.0 + 1.0_f32 / 3.0)",
     );
+    same(
+        "let third = |v| -> f16 { v / 3.0 }; compute(|i, j| third(x[[i, j]]))",
+        "compute(|i, j| { let third: f16 = x[[i, j]] / 3.0; third })",
+    );
 }
 
 #[test]
