@@ -86,7 +86,18 @@ pub(super) enum PredicateCause {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum ElementRef {
     Register(Reg),
-    Memory { tensor: TensorId, address: u32, lanes: LaneStride, storage: Storage },
+    Memory {
+        tensor: TensorId,
+        address: u32,
+        lanes: LaneStride,
+        storage: Storage,
+    },
+    /// A 64-bit integer in memory, by the addresses of its low word and its high one.
+    Words {
+        tensor: TensorId,
+        words: [u32; 2],
+        lanes: LaneStride,
+    },
 }
 
 /// A reduction over lanes whose vectorized loop is being lowered.

@@ -3,12 +3,13 @@
 //! Floating-point arithmetic keeps the program's rounding: only sums are contracted and
 //! reassociated, as the program leaves their order open (see [`super::store`]). 8-bit integers wrap
 //! after each operation. `u32` are the same bits as `i32`: what depends on the sign compares them with
-//! the highest bit flipped, and divisions of large ones are refused. 64-bit integers are narrowed to 32 bits where range analysis proves that
-//! they fit; else the nest is refused.
+//! the highest bit flipped, and divisions of large ones are refused.
+//! 64-bit integers are narrowed to 32 bits where range analysis proves that they fit; others are two words
+//! (see [`super::words`]).
 
 use super::affine::{Coef, LANE};
-use super::context::{ElementRef, LaneCondition, Lowering, Predicate, PredicateCause};
-use super::numbering::{MemRef, Op, ValueId};
+use super::context::{ElementRef, Lowering, PredicateCause};
+use super::numbering::{MaskRef, MemRef, Op, ValueId};
 use super::tree::{Access, Term, TermKind};
 use super::{LaneStride, Linear, Storage, Unsupported, VectorBinary, VectorCompare, VectorUnary};
 use tvmtune_ir::dag::bounds::bits_of_both;
@@ -21,11 +22,11 @@ const SIGN: u32 = 1 << 31;
 impl Lowering<'_> {
     /// Lowers an expression to its value in each lane.
     pub(super) fn term(&mut self, term: &Term) -> Result<ValueId, Unsupported> {
-        if term.dtype == DType::I64 {
-            let range = self.range_of(term);
-            if i32::try_from(range.lo).is_err() || i32::try_from(range.hi).is_err() {
-                return Err(Unsupported::Range);
-            }
+        if self.is_wide(term) {
+            return Err(Unsupported::Range);
+        }
+        if term.dtype == DType::I64 && self.has_wide_operand(term) {
+            return Ok(self.words(term)?[0]);
         }
         match &term.kind {
             TermKind::Bits(bits) => Ok(self.graph().splat(*bits)),
@@ -48,6 +49,7 @@ impl Lowering<'_> {
             }
             TermKind::Compare(op, a, b) => self.compare(*op, a, b),
             TermKind::Select(parts) => self.select(parts),
+            TermKind::Cast(a) if self.is_wide(a) => self.narrow_words(a, term.dtype),
             TermKind::Cast(a) => {
                 let value = self.term(a)?;
                 self.cast(value, a.dtype, term.dtype)
@@ -81,15 +83,26 @@ impl Lowering<'_> {
             ElementRef::Memory { tensor, address, lanes, storage } => {
                 (tensor, address, lanes, storage)
             }
+            ElementRef::Words { .. } => return Err(Unsupported::Range),
         };
+        let mask = self.read_mask(access, lanes == LaneStride::Uniform)?;
+        let epoch = self.epochs[tensor.0 as usize];
+        Ok(self.graph().node(Op::Load(MemRef { address, storage, mask, epoch }, lanes)))
+    }
+
+    /// The lanes in which a read accesses memory.
+    pub(super) fn read_mask(
+        &mut self,
+        access: &Access,
+        uniform: bool,
+    ) -> Result<MaskRef, Unsupported> {
         // An element that is in bounds only where conditions hold is masked by all that makes a lane
         // active: beyond an extent the condition may hold as well, so it alone keeps nothing inside.
         // `j < i`, `i < n` and the lanes of a row together keep `x[j + 1]` inside.
         //
         // Any other uniform element is in bounds if any lane is active, so only a guard that may hold
         // in no lane and restricts the element's index has to mask it.
-        let uniform = lanes == LaneStride::Uniform;
-        let mask = self.mask(&|this, cause| match cause {
+        self.mask(&|this, cause| match cause {
             _ if !access.in_bounds => true,
             PredicateCause::Condition => false,
             PredicateCause::Guard { id, may_be_empty: true } if uniform => {
@@ -97,9 +110,7 @@ impl Lowering<'_> {
                 leaves.into_iter().any(|it| this.tree.mentions(&access.offset, it))
             }
             PredicateCause::Extent(_) | PredicateCause::Guard { .. } => !uniform,
-        })?;
-        let epoch = self.epochs[tensor.0 as usize];
-        Ok(self.graph().node(Op::Load(MemRef { address, storage, mask, epoch }, lanes)))
+        })
     }
 
     fn gather(&mut self, access: &Access) -> Result<ValueId, Unsupported> {
@@ -124,7 +135,8 @@ impl Lowering<'_> {
             Some(Coef::Dims(_)) => return Err(Unsupported::Index),
         };
         for (stride, value) in &access.gather {
-            let value = self.term(value)?;
+            // Lanes that access memory are in bounds: there the low word is the index.
+            let value = if self.is_wide(value) { self.words(value)?[0] } else { self.term(value)? };
             let stride = self.index(super::affine::Affine::dims(stride.clone()))?;
             let part = self.graph().binary(VectorBinary::MulI, value, stride);
             index = self.graph().binary(VectorBinary::AddI, part, index);
@@ -242,6 +254,9 @@ impl Lowering<'_> {
             let zero = self.graph().int(0);
             return Ok(self.graph().compare_int(op, value, zero));
         }
+        if self.is_wide(a) || self.is_wide(b) {
+            return self.compare_words(op, a, b);
+        }
         let dtype = a.dtype;
         let (a, b) = (self.term(a)?, self.term(b)?);
         let graph = self.graph();
@@ -272,11 +287,7 @@ impl Lowering<'_> {
 
     /// Lowers a branch of a select under a mask: other lanes access no memory.
     fn masked_term(&mut self, term: &Term, condition: ValueId) -> Result<ValueId, Unsupported> {
-        let limit = LaneCondition::True(condition);
-        self.masks.push(Predicate { limit, cause: PredicateCause::Condition });
-        let value = self.term(term);
-        self.masks.pop();
-        value
+        self.under(condition, |it| it.term(term))
     }
 
     /// Converts as Rust's `as` does.
@@ -331,7 +342,7 @@ impl Lowering<'_> {
     }
 
     /// Bounds an integer expression.
-    fn range_of(&self, term: &Term) -> Interval {
+    pub(super) fn range_of(&self, term: &Term) -> Interval {
         let of_type = integer_range(term.dtype);
         match &term.kind {
             TermKind::Bits(bits) if term.dtype == DType::U32 => Interval::point(i64::from(*bits)),

@@ -45,6 +45,7 @@ mod table;
 pub(crate) mod transpose;
 mod tree;
 pub mod verify;
+mod words;
 mod store;
 
 use tvmtune_ir::dag::{BinaryOp, DType, ScalarId, TensorId};

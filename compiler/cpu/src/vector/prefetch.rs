@@ -146,7 +146,7 @@ impl Lowering<'_> {
     ) -> Result<(), Unsupported> {
         let tensor = access.tensor;
         let dtype = self.tree.buffers[tensor.0 as usize].dtype;
-        let storage = Storage::of(dtype).ok_or(Unsupported::Type(dtype))?;
+        let Some(storage) = Storage::of(dtype) else { return Ok(()) };
         let mut offset = self.eval(&access.offset)?;
         let in_row = matches!(offset.take(LANE), None | Some(Coef::Const(1)));
         let (true, Some(entry)) = (in_row, self.table.pointer(tensor)) else { return Ok(()) };

@@ -28,6 +28,12 @@ impl<'t> Lowering<'t> {
         let tensor = write.target.tensor;
         let dtype = self.tree.buffers[tensor.0 as usize].dtype;
         let target = self.element_ref(&write.target, true)?;
+        if let ElementRef::Words { words, lanes, .. } = target {
+            return self.assign_words(write, words, lanes);
+        }
+        if dtype == DType::I64 && write.reducer.is_some() {
+            return Err(Unsupported::Type(dtype));
+        }
         let rounds_itself = matches!(target, ElementRef::Memory { .. });
         let value = match &write.value.kind {
             // The store rounds to the type in memory.
@@ -92,6 +98,7 @@ impl<'t> Lowering<'t> {
                 let place = numbering::MemRef { address, storage, mask, epoch };
                 self.graph().node(Op::Load(place, lanes))
             }
+            ElementRef::Words { .. } => return Err(Unsupported::Type(DType::I64)),
         })
     }
 
@@ -120,6 +127,7 @@ impl<'t> Lowering<'t> {
                 self.epochs[tensor.0 as usize] += 1;
                 Ok(())
             }
+            ElementRef::Words { .. } => Err(Unsupported::Type(DType::I64)),
         }
     }
 
@@ -231,7 +239,7 @@ impl<'t> Lowering<'t> {
         }
         match target {
             ElementRef::Register(reg) => self.set(reg, sum, MaskRef::All),
-            memory @ ElementRef::Memory { .. } => self.store(&write.target, memory, sum),
+            memory => self.store(&write.target, memory, sum),
         }
     }
 
@@ -256,18 +264,25 @@ impl<'t> Lowering<'t> {
             }
         };
         let dtype = self.tree.buffers[tensor.0 as usize].dtype;
-        let storage = Storage::of(dtype).ok_or(Unsupported::Type(dtype))?;
+        let storage = match dtype {
+            DType::I64 => None,
+            _ => Some(Storage::of(dtype).ok_or(Unsupported::Type(dtype))?),
+        };
+        let size = dtype.bytes() as i64;
         let lanes = match offset.take(LANE) {
             None => LaneStride::Uniform,
-            Some(Coef::Const(1)) => LaneStride::Contiguous,
-            Some(step) => {
-                let bytes = self.table.count(&(step.to_poly() * storage.bytes()));
-                LaneStride::Strided(bytes)
-            }
+            Some(Coef::Const(1)) if storage.is_some() => LaneStride::Contiguous,
+            Some(step) => LaneStride::Strided(self.table.count(&(step.to_poly() * size))),
         };
-        let mut bytes = offset.scaled(storage.bytes());
+        let mut bytes = offset.scaled(size);
         bytes.add_dims(start);
         let address = Address { base, offset: self.table.linear(&bytes) };
+        let Some(storage) = storage else {
+            let mut high = address.clone();
+            high.offset.constant += Storage::Word.bytes();
+            let words = [address, high].map(|it| self.interned.addresses.id(it));
+            return Ok(ElementRef::Words { tensor, words, lanes });
+        };
         let address = self.interned.addresses.id(address);
         Ok(ElementRef::Memory { tensor, address, lanes, storage })
     }
@@ -318,7 +333,7 @@ impl<'t> Lowering<'t> {
         self.blocks[scope.block].stmts.splice(at..at, maybe_undefined.into_iter().map(zero));
     }
 
-    fn memory_mask(&mut self, lanes: LaneStride) -> Result<MaskRef, Unsupported> {
+    pub(super) fn memory_mask(&mut self, lanes: LaneStride) -> Result<MaskRef, Unsupported> {
         match lanes {
             LaneStride::Uniform => Ok(MaskRef::All),
             _ => self.mask(&|_, _| true),

@@ -6,6 +6,7 @@ mod math;
 mod prefetch;
 mod text;
 mod transpose;
+mod words;
 
 use super::cse::{self, Budget, PendingStmt};
 use super::numbering::{Interned, MaskRef, MemRef, Op, ValueGraph, ValueId};

@@ -1,0 +1,141 @@
+//! 64-bit integers as two words, against the interpreter of programs.
+
+use super::text::{A, kernel, program};
+use crate::vector::{Unsupported, lower};
+use tvmtune_ir::dag::{BinaryOp, DType, Dag, Number};
+use tvmtune_ir::interp::{self, Array};
+use tvmtune_ir::target::Isa;
+use tvmtune_schedule::{LoopKind, Schedule, StageId, nest};
+
+const N: u64 = 70;
+
+/// Numbers around the ends of words, where carries and signs change, and small ones.
+fn numbers(seed: u64) -> Array {
+    const EDGES: [i64; 9] =
+        [0, -1, i64::MAX, i64::MIN, 1 << 31, -(1 << 31), u32::MAX as i64, 1 << 32, i32::MAX as i64];
+    Array::from_fn(DType::I64, &[N], |n| {
+        let bits = (n as u64 + 1).wrapping_mul(seed);
+        let edge = EDGES[(bits >> 40) as usize % EDGES.len()];
+        Number::Int(match n % 4 {
+            0 => (bits >> 50) as i64 - 8000,
+            1 => edge,
+            2 => edge.wrapping_add((bits >> 60) as i64 - 8),
+            _ => bits.cast_signed(),
+        })
+    })
+}
+
+/// Runs the last stage of a program in vectors along its last axis.
+fn vectorized(dag: &Dag, isa: Isa) -> Schedule {
+    let mut schedule = Schedule::new(dag);
+    let last = StageId(schedule.order.len() as u32 - 1);
+    let axis = A[schedule.stage(last).compute.n_spatial - 1];
+    let parts = schedule.split(last, axis, &[isa.lanes().into()]).unwrap();
+    schedule.annotate(last, parts[1], LoopKind::Vectorized).unwrap();
+    schedule
+}
+
+fn check_program(text: &str, arrays: &[Array]) {
+    let dag = program(text);
+    let want = interp::run(&dag, &[], arrays, &[]);
+    for isa in [Isa::Avx2, Isa::Avx512] {
+        let kernel = kernel(&vectorized(&dag, isa), isa);
+        let got = crate::interp::run(&kernel, &[], arrays, &[], &want).unwrap();
+        assert_eq!(got, want, "{text} on {isa:?}");
+    }
+}
+
+fn check(definition: &str) {
+    let text = format!(
+        "#[autotune(dims(N = {N}))]
+         fn f(a: Tensor<i64, N>, b: Tensor<i64, N>) -> Tensor<i64, N> {{ compute(|i| {definition}) }}"
+    );
+    check_program(&text, &[numbers(0x9e37_79b9_7f4a_7c15), numbers(0xc2b2_ae3d_27d4_eb4f)]);
+}
+
+#[test]
+fn words_are_copied_added_and_chosen() {
+    for definition in [
+        "a[[i]]",
+        "a[[N - 1 - i]]",
+        "a[[i]] + b[[i]]",
+        "a[[i]] - b[[i]] + 3",
+        "-a[[i]]",
+        "a[[i]].abs()",
+        "(a[[i]] & b[[i]]) ^ (a[[i]] | 255)",
+        "!a[[i]]",
+        "a[[i]].min(b[[i]])",
+        "max(a[[i]], b[[i]]) + i as i64",
+        "a[[i]].clamp(-7, 40) + 1",
+        "if i % 3 == 0 { a[[i]] } else { b[[i]] }",
+        "a.get([i + 5]).unwrap_or(-3)",
+    ] {
+        check(definition);
+    }
+}
+
+#[test]
+fn words_are_compared_and_narrowed() {
+    for op in ["<", "<=", "==", "!=", ">=", ">"] {
+        check(&format!("if a[[i]] {op} b[[i]] {{ 1_i64 }} else {{ 2 }}"));
+        check(&format!("if a[[i]] {op} 2147483647 {{ a[[i]] }} else {{ 2 }}"));
+    }
+    for dtype in ["i32", "u32", "i8", "u8"] {
+        check(&format!("(a[[i]] as {dtype}) as i64"));
+    }
+}
+
+#[test]
+fn ids_of_64_bits_look_up_rows() {
+    let ids = |values: [i64; 6]| Array::from_fn(DType::I64, &[6], |n| Number::Int(values[n]));
+    let table = Array::from_fn(DType::F32, &[5, 40], |n| Number::Float(n as f64));
+    let hostile = ids([4, 0, 1 << 32, -1, (1 << 33) + 2, i64::MIN]);
+    let rows = |read: &str| {
+        format!(
+            "#[autotune(dims(B = 6, V = 5, D = 40))]
+             fn f(ids: Tensor<i64, B>, t: Tensor<f32, V, D>) -> Tensor<f32, B, D> {{
+                 compute(|b, d| {read})
+             }}"
+        )
+    };
+    let arrays = [hostile, table];
+    check_program(&rows("t.get([ids[[b]], d]).unwrap_or(-1.0)"), &arrays);
+    check_program(&rows("t[[ids[[b]].clamp(0, 4), d]]"), &arrays);
+    let along_lanes = "#[autotune(dims(B = 6, V = 5, D = 40))]
+        fn f(ids: Tensor<i64, B>, t: Tensor<f32, V, D>) -> Tensor<f32, B> {
+            compute(|b| t.get([ids[[b]], b]).unwrap_or(-1.0))
+        }";
+    check_program(along_lanes, &arrays);
+}
+
+#[test]
+fn positions_are_stored_as_64_bits() {
+    let x = Array::from_fn(DType::F32, &[9, 33], |n| Number::Float(((n * 37) % 101) as f64));
+    let text = "#[autotune(dims(M = 9, K = 33))]
+        fn f(x: Tensor<f32, M, K>) -> Tensor<i64, M> { compute(|i| argmax(0..K, |k| x[[i, k]]) - 20) }";
+    check_program(text, &[x]);
+}
+
+#[test]
+fn an_element_is_replaced_by_what_follows_from_it() {
+    let text = format!(
+        "#[autotune(dims(N = {N}))]
+         fn f(y: InOut<i64, N>, b: Tensor<i64, N>) {{ y = compute(|i| y[[i]] + b[[i]]); }}"
+    );
+    check_program(&text, &[numbers(0x9e37_79b9_7f4a_7c15), numbers(0xc2b2_ae3d_27d4_eb4f)]);
+}
+
+#[test]
+fn products_and_reductions_are_left_to_portable_code() {
+    let refused = |definition: &str| {
+        let dag = program(&format!(
+            "#[autotune(dims(N = 16, K = 3))]
+             fn f(a: Tensor<i64, N, K>) -> Tensor<i64, N> {{ compute(|i| {definition}) }}"
+        ));
+        let nest = nest::lower_for_lanes(&Schedule::new(&dag));
+        lower(&nest, Isa::Avx2).expect_err("64 bits")
+    };
+    assert_eq!(refused("a[[i, 0]] * a[[i, 1]]"), Unsupported::Operation(BinaryOp::Mul));
+    assert_eq!(refused("sum(0..K, |k| a[[i, k]])"), Unsupported::Type(DType::I64));
+    assert_eq!(refused("(a[[i, 0]] as f32) as i64"), Unsupported::Range);
+}

@@ -1,0 +1,232 @@
+//! 64-bit integers: two words each, in lanes of 32 bits.
+//!
+//! Where range analysis proves that a value fits 32 bits, it is one word like any other integer. The rest,
+//! as elements of tensors are, can be copied, compared, chosen, added, and narrowed by words. Products and
+//! quotients of them, and reductions, are left to portable code.
+
+use super::context::{ElementRef, LaneCondition, Lowering, Predicate, PredicateCause};
+use super::cse::PendingStmt;
+use super::numbering::{MaskRef, MemRef, Op, ValueGraph, ValueId};
+use super::tree::{Access, Term, TermKind, Write};
+use super::{LaneStride, Storage, Unsupported, VectorBinary, VectorCompare, VectorUnary};
+use tvmtune_ir::dag::{BinaryOp, CompareOp, DType, UnaryOp};
+use tvmtune_math::lane;
+
+/// The low word and the high one.
+type Words = [ValueId; 2];
+
+impl Lowering<'_> {
+    /// Returns whether a 64-bit integer takes two words.
+    pub(super) fn is_wide(&self, term: &Term) -> bool {
+        let range = self.range_of(term);
+        let fits = i32::try_from(range.lo).is_ok() && i32::try_from(range.hi).is_ok();
+        term.dtype == DType::I64 && !fits
+    }
+
+    /// Returns whether an operand of a 64-bit integer takes two words.
+    pub(super) fn has_wide_operand(&self, term: &Term) -> bool {
+        match &term.kind {
+            TermKind::Unary(_, a) => self.is_wide(a),
+            TermKind::Binary(_, a, b) => self.is_wide(a) || self.is_wide(b),
+            TermKind::Select(parts) => self.is_wide(&parts[1]) || self.is_wide(&parts[2]),
+            _ => false,
+        }
+    }
+
+    /// Lowers a 64-bit integer to its words.
+    pub(super) fn words(&mut self, term: &Term) -> Result<Words, Unsupported> {
+        if !self.is_wide(term) && !self.has_wide_operand(term) {
+            let low = self.term(term)?;
+            return Ok([low, self.graph().sign(low)]);
+        }
+        match &term.kind {
+            TermKind::Read(access) => self.read_words(access),
+            TermKind::Cast(a) if a.dtype == DType::U32 => Ok([self.term(a)?, self.graph().int(0)]),
+            TermKind::Unary(op, a) => {
+                let a = self.words(a)?;
+                self.graph().unary_words(*op, a)
+            }
+            TermKind::Binary(op, a, b) => {
+                let (a, b) = (self.words(a)?, self.words(b)?);
+                self.graph().binary_words(*op, a, b)
+            }
+            TermKind::Select(parts) => self.select_words(parts),
+            _ => Err(Unsupported::Range),
+        }
+    }
+
+    /// Compares 64-bit integers of which one takes two words.
+    pub(super) fn compare_words(
+        &mut self,
+        op: CompareOp,
+        a: &Term,
+        b: &Term,
+    ) -> Result<ValueId, Unsupported> {
+        let (a, b) = (self.words(a)?, self.words(b)?);
+        Ok(self.graph().compare_words(op, a, b))
+    }
+
+    /// Converts a 64-bit integer of two words as `as` does.
+    pub(super) fn narrow_words(&mut self, term: &Term, to: DType) -> Result<ValueId, Unsupported> {
+        let words = self.words(term)?;
+        match to {
+            DType::Bool => {
+                let zero = self.graph().int(0);
+                Ok(self.graph().compare_words(CompareOp::Ne, words, [zero; 2]))
+            }
+            to if to.is_integer() => Ok(self.wrap(words[0], to)),
+            _ => Err(Unsupported::Range),
+        }
+    }
+
+    fn read_words(&mut self, access: &Access) -> Result<Words, Unsupported> {
+        if !access.gather.is_empty() {
+            return Err(Unsupported::Type(DType::I64));
+        }
+        let (tensor, words, lanes) = match self.element_ref(access, false)? {
+            ElementRef::Words { tensor, words, lanes } => (tensor, words, lanes),
+            ElementRef::Register(_) | ElementRef::Memory { .. } => {
+                return Err(Unsupported::Type(DType::I64));
+            }
+        };
+        let mask = self.read_mask(access, lanes == LaneStride::Uniform)?;
+        let epoch = self.epochs[tensor.0 as usize];
+        Ok(words.map(|address| {
+            let place = MemRef { address, storage: Storage::Word, mask, epoch };
+            self.graph().node(Op::Load(place, lanes))
+        }))
+    }
+
+    fn select_words(&mut self, parts: &[Term; 3]) -> Result<Words, Unsupported> {
+        let [condition, then, otherwise] = parts;
+        let condition = self.term(condition)?;
+        match self.graph().constant_bits(condition) {
+            Some(lane::FALSE) => return self.words(otherwise),
+            Some(_) => return self.words(then),
+            None => {}
+        }
+        let then = self.under(condition, |it| it.words(then))?;
+        let opposite = self.graph().not(condition);
+        let otherwise = self.under(opposite, |it| it.words(otherwise))?;
+        Ok(self.graph().select_words(condition, then, otherwise))
+    }
+
+    /// Lowers a part of a select under a mask: other lanes access no memory.
+    pub(super) fn under<T>(
+        &mut self,
+        condition: ValueId,
+        lower: impl FnOnce(&mut Self) -> Result<T, Unsupported>,
+    ) -> Result<T, Unsupported> {
+        let limit = LaneCondition::True(condition);
+        self.masks.push(Predicate { limit, cause: PredicateCause::Condition });
+        let value = lower(self);
+        self.masks.pop();
+        value
+    }
+
+    /// Stores a 64-bit integer.
+    pub(super) fn assign_words(
+        &mut self,
+        write: &Write,
+        addresses: [u32; 2],
+        lanes: LaneStride,
+    ) -> Result<(), Unsupported> {
+        if write.reducer.is_some() {
+            return Err(Unsupported::Type(DType::I64));
+        }
+        let [low, high] = self.words(&write.value)?;
+        // Before the low word is stored: it may follow from an element in the same place.
+        let reg = self.new_reg();
+        self.set(reg, high, MaskRef::All)?;
+        let high = self.reg(reg);
+        let mask = self.memory_mask(lanes)?;
+        for (address, value) in addresses.into_iter().zip([low, high]) {
+            let storage = Storage::Word;
+            self.push(PendingStmt::Store { address, lanes, storage, value, mask })?;
+        }
+        self.epochs[write.target.tensor.0 as usize] += 1;
+        Ok(())
+    }
+}
+
+impl ValueGraph {
+    /// Returns the high word of an integer that fits the low one.
+    fn sign(&mut self, low: ValueId) -> ValueId {
+        self.unary(VectorUnary::ShiftRightSigned(31), low)
+    }
+
+    fn unary_words(&mut self, op: UnaryOp, a: Words) -> Result<Words, Unsupported> {
+        let zero = self.int(0);
+        match op {
+            UnaryOp::Not => Ok(a.map(|it| self.not(it))),
+            UnaryOp::Neg => self.binary_words(BinaryOp::Sub, [zero; 2], a),
+            UnaryOp::Abs => {
+                let negative = self.binary_words(BinaryOp::Sub, [zero; 2], a)?;
+                let is_negative = self.compare(VectorCompare::LtI, a[1], zero);
+                Ok(self.select_words(is_negative, negative, a))
+            }
+            _ => Ok(a),
+        }
+    }
+
+    fn binary_words(&mut self, op: BinaryOp, a: Words, b: Words) -> Result<Words, Unsupported> {
+        let [(a_low, a_high), (b_low, b_high)] = [(a[0], a[1]), (b[0], b[1])];
+        Ok(match op {
+            BinaryOp::Add | BinaryOp::Sub => {
+                let word =
+                    if op == BinaryOp::Add { VectorBinary::AddI } else { VectorBinary::SubI };
+                let low = self.binary(word, a_low, b_low);
+                let (less, than) = if op == BinaryOp::Add { (low, a_low) } else { (a_low, b_low) };
+                let carries = self.compare_unsigned(CompareOp::Lt, less, than);
+                let one = self.int(1);
+                let carry = self.binary(VectorBinary::And, one, carries);
+                let high = self.binary(word, a_high, b_high);
+                [low, self.binary(word, high, carry)]
+            }
+            BinaryOp::Min | BinaryOp::Max => {
+                let less = self.compare_words(CompareOp::Lt, a, b);
+                let (then, otherwise) = if op == BinaryOp::Min { (a, b) } else { (b, a) };
+                self.select_words(less, then, otherwise)
+            }
+            BinaryOp::BitAnd | BinaryOp::BitOr | BinaryOp::BitXor => {
+                let word = match op {
+                    BinaryOp::BitAnd => VectorBinary::And,
+                    BinaryOp::BitOr => VectorBinary::Or,
+                    _ => VectorBinary::Xor,
+                };
+                [self.binary(word, a_low, b_low), self.binary(word, a_high, b_high)]
+            }
+            _ => return Err(Unsupported::Operation(op)),
+        })
+    }
+
+    fn compare_words(&mut self, op: CompareOp, a: Words, b: Words) -> ValueId {
+        match op {
+            CompareOp::Lt => {
+                let above = self.compare(VectorCompare::LtI, a[1], b[1]);
+                let same = self.compare(VectorCompare::EqI, a[1], b[1]);
+                let below = self.compare_unsigned(CompareOp::Lt, a[0], b[0]);
+                let below = self.binary(VectorBinary::And, same, below);
+                self.binary(VectorBinary::Or, above, below)
+            }
+            CompareOp::Eq => {
+                let [low, high] = [0, 1].map(|it| self.compare(VectorCompare::EqI, a[it], b[it]));
+                self.binary(VectorBinary::And, low, high)
+            }
+            CompareOp::Gt => self.compare_words(CompareOp::Lt, b, a),
+            CompareOp::Ge | CompareOp::Le | CompareOp::Ne => {
+                let opposite = match op {
+                    CompareOp::Ge => CompareOp::Lt,
+                    CompareOp::Le => CompareOp::Gt,
+                    _ => CompareOp::Eq,
+                };
+                let opposite = self.compare_words(opposite, a, b);
+                self.not(opposite)
+            }
+        }
+    }
+
+    fn select_words(&mut self, condition: ValueId, then: Words, otherwise: Words) -> Words {
+        [0, 1].map(|it| self.select(condition, then[it], otherwise[it]))
+    }
+}
