@@ -69,6 +69,7 @@ fn words_are_copied_added_and_chosen() {
         "a[[i]].clamp(-7, 40) + 1",
         "if i % 3 == 0 { a[[i]] } else { b[[i]] }",
         "a.get([i + 5]).unwrap_or(-3)",
+        "if i + 5 >= N { -3 } else { a[[i + 5]] }",
     ] {
         check(definition);
     }
@@ -123,6 +124,22 @@ fn an_element_is_replaced_by_what_follows_from_it() {
          fn f(y: InOut<i64, N>, b: Tensor<i64, N>) {{ y = compute(|i| y[[i]] + b[[i]]); }}"
     );
     check_program(&text, &[numbers(0x9e37_79b9_7f4a_7c15), numbers(0xc2b2_ae3d_27d4_eb4f)]);
+}
+
+#[test]
+fn an_old_element_is_not_loaded_again_behind_its_low_word() {
+    // More partial results than registers, so that loads of the last operands are repeated.
+    let names: Vec<String> = (0..20).map(|n| format!("b{n}")).collect();
+    let params: String = names.iter().map(|it| format!("{it}: Tensor<i64, N>, ")).collect();
+    let terms: Vec<String> = names.iter().map(|it| format!("{it}[[i]]")).collect();
+    let text = format!(
+        "#[autotune(dims(N = {N}))]
+         fn f({params}y: InOut<i64, N>) {{ y = compute(|i| {} + (y[[i]] + b19[[i]])); }}",
+        terms[..19].join(" - ")
+    );
+    let arrays: Vec<Array> =
+        (0..21).map(|n| numbers(0x9e37_79b9_7f4a_7c15_u64.wrapping_mul(2 * n + 1))).collect();
+    check_program(&text, &arrays);
 }
 
 #[test]
