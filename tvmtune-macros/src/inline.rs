@@ -50,7 +50,7 @@ pub(crate) fn inline(options: TokenStream, item: TokenStream) -> TokenStream {
     }
 }
 
-/// What a function without errors becomes.
+/// The expansion of a function without errors.
 struct Code {
     /// The items of its module.
     module: TokenStream,

@@ -1,6 +1,6 @@
 //! 64-bit integers: two words each, in lanes of 32 bits.
 //!
-//! Where range analysis proves that a value fits 32 bits, it is one word like any other integer. The rest,
+//! A value that range analysis proves to fit 32 bits is one word like any other integer. The rest,
 //! as elements of tensors are, can be copied, compared, chosen, added, and narrowed by words. Products and
 //! quotients of them, and reductions, are left to portable code.
 

@@ -49,7 +49,7 @@ pub struct Called {
     pub path: TokenStream,
     /// The signature as a type: `fn(f32) -> f32`, with full names.
     pub ty: TokenStream,
-    /// What [`fingerprint`] says of the text that was read.
+    /// The [`fingerprint`] of the text that was read.
     pub fingerprint: u64,
 }
 
@@ -176,7 +176,7 @@ impl<F: Functions> Insertion<'_, F> {
         bound.extend(calls::renamed(body.stream(), &names));
         let mut body = Group::new(Delimiter::Brace, bound);
         body.set_span(item.block.brace_token.span.join());
-        // What does not parse did not parse before, either.
+        // A body that does not parse now did not parse before, either.
         if let Ok(block) = syn::parse2(TokenTree::from(body).into()) {
             *item.block = block;
         }

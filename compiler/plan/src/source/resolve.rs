@@ -103,7 +103,7 @@ impl<'a> Search<'a> {
             .unwrap_or_default()
     }
 
-    /// What a module defines or imports by a name.
+    /// Finds the items of a name that a module defines or imports.
     fn named(&mut self, module: ModuleId, name: &str, kind: ItemKind) -> Vec<Definition> {
         if !self.open.insert((module, name.to_owned())) {
             return Vec::new();
