@@ -212,9 +212,10 @@ impl Pool {
 }
 
 /// Address space in bytes that has to be left where a thread is started: one that has a stack, and no room
-/// for what it allocates before it runs, ends the process. It is more than glibc serves from memory that
-/// was freed, 32 MiB at most, so that each test asks the system.
-const ROOM: usize = 64 << 20;
+/// for what it allocates before it runs, ends the process. A thread takes a stack of 2 MiB, and glibc reserves
+/// 128 MiB for its arena where it can. Requests above 32 MiB are never served from memory that was freed, so
+/// each test asks the system.
+const ROOM: usize = 256 << 20;
 
 /// Address space in bytes from which on any number of threads may begin at once: allocators give the first
 /// of them an arena each.
