@@ -6,7 +6,7 @@ use super::{beyond, room};
 /// All cases, by the title of their section.
 pub(super) fn sections() -> Vec<(&'static str, Vec<Case>)> {
     vec![
-        ("In the body of a program", bodies()),
+        ("In the body of a program", bodies().into_iter().chain(axes()).collect()),
         ("In the attribute", attributes()),
         ("In dimensions that begin at others", room::cases()),
         ("In constants as extents", constants()),
@@ -119,6 +119,12 @@ fn bodies() -> Vec<Case> {
         body("a string", "compute(|i| \"zero\")"),
         body("a macro", "compute(|i| { println!(\"{i}\"); 0.0 })"),
         body("a tensor inside of another", "compute(|i| compute(|j| x[[j, 0]]))"),
+    ]
+}
+
+/// Mistakes in the axes of a definition.
+fn axes() -> Vec<Case> {
+    vec![
         item(
             "axes in another order than the result",
             "compute(|j, i| sum(0..K, |k| x[[i, k]] * w[[j, k]]))",

@@ -179,7 +179,7 @@ fn a_function_is_a_program_of_one_number() {
     let program = of("pub fn gate(x: f32, c: f64) -> f32 { let y = x; y * 2.0 }").unwrap();
     let dag = build(&parse(Default::default(), &program).unwrap()).unwrap();
     assert!(print::canonical(&dag).ends_with("t0: f32[1] = mul(s0, 2.0_f32)\nreturn t0\n"));
-    let wrong = of("fn exp(x: &[f32], c: Tensor<f32, M>) {}").err().expect("an error");
+    let Err(wrong) = of("fn exp(x: &[f32], c: Tensor<f32, M>) {}") else { panic!("an error") };
     let messages: Vec<String> = wrong.into_iter().map(|it| it.to_string()).collect();
     assert_eq!(messages.len(), 4, "{messages:?}");
     assert!(messages[0].contains("is a function of the language"), "{messages:?}");
