@@ -154,6 +154,7 @@ mod tests {
             generate_ms: 0.0,
             measure_ms: 0.0,
             unix_ms: at_ms,
+            seed: 0,
         }
     }
 

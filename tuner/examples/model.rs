@@ -240,6 +240,7 @@ fn gather(dag: &Dag, logs: &Path, n: usize) {
             generate_ms: 0.0,
             measure_ms: 0.0,
             unix_ms: 0,
+            seed: 0,
         };
         serde_json::to_writer(&mut log, &trial).unwrap();
         writeln!(log).unwrap();

@@ -62,6 +62,9 @@ pub struct Trial {
     pub measure_ms: f64,
     /// The time of the trial, in ms since 1970.
     pub unix_ms: u64,
+    /// The seed of its session: two sessions may try the same thing, in one millisecond and as fast.
+    #[serde(default)]
+    pub seed: u64,
 }
 
 /// The stage in which a candidate was measured.
@@ -208,6 +211,7 @@ mod tests {
             generate_ms: 1.0,
             measure_ms: 2.0,
             unix_ms: n,
+            seed: 7,
         }
     }
 
@@ -229,11 +233,12 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("op/log.jsonl");
         Log::new(path.clone()).append(&trial(0)).unwrap();
-        let there = [trial(0), trial(1), trial(1), trial(2)];
-        assert_eq!(add_trials(&path, &there).unwrap(), 2);
-        assert_eq!(trials(&path), [trial(0), trial(1), trial(2)]);
+        let of_another_session = Trial { seed: 8, ..trial(2) };
+        let there = [trial(0), trial(1), trial(1), trial(2), of_another_session.clone()];
+        assert_eq!(add_trials(&path, &there).unwrap(), 3);
+        assert_eq!(trials(&path), [trial(0), trial(1), trial(2), of_another_session]);
         assert_eq!(add_trials(&path, &there).unwrap(), 0);
-        assert_eq!(trials(&path).len(), 3);
+        assert_eq!(trials(&path).len(), 4);
     }
 
     #[test]

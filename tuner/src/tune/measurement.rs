@@ -208,6 +208,7 @@ impl Session {
             generate_ms: proposed.generate_ms,
             measure_ms,
             unix_ms: unix_ms(),
+            seed: self.seed,
         }
     }
 

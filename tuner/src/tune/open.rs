@@ -131,6 +131,7 @@ impl Session {
             task,
             space,
             recipe,
+            seed,
             number: ctx.shared.add_task(),
             received: Received::default(),
             reference,

@@ -100,6 +100,8 @@ pub(super) struct Session {
     pub(super) space: Space,
     pub(super) strategy: Box<dyn Strategy>,
     pub(super) recipe: Recipe,
+    /// The seed of its strategy.
+    pub(super) seed: u64,
     pub(super) analytic: AnalyticModel,
     /// The task's number in the cost model.
     pub(super) number: usize,

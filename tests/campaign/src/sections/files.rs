@@ -74,6 +74,7 @@ fn log_text() -> String {
         generate_ms: 1.5,
         measure_ms: 2.5,
         unix_ms: 1_700_000_000_000,
+        seed: 3,
     };
     let timed = Timing::new(vec![1000.0, 1001.5]).map(Outcome::Timed);
     let screened = timed.clone().map(|it| trial(it, Stage::Screen));
