@@ -463,11 +463,28 @@ impl Generator<'_> {
                 Value::Index { base: self.linear(100), step }
             }
             1..5 if !known.is_empty() => Value::Reg(self.tape.pick(&known)),
-            _ => {
-                let (address, storage, _) = self.place(Some(kind));
-                let lanes = self.lanes(address.base, storage);
+            _ => self.load(kind),
+        }
+    }
+
+    fn load(&mut self, kind: Kind) -> Value {
+        let (mut address, storage, _) = self.place(Some(kind));
+        let lanes = self.lanes(address.base, storage);
+        if address.base == Base::Scratch {
+            return Value::Load { address, lanes, storage, mask: self.mask(1) };
+        }
+        match self.tape.below(6) {
+            4 if storage == Storage::Word => {
+                address.offset.constant += 4 * i64::from(self.isa.lanes());
+                let lanes = LaneStride::Strided(Count::Const(-4));
                 Value::Load { address, lanes, storage, mask: self.mask(1) }
             }
+            5 if !matches!(lanes, LaneStride::Strided(_)) => {
+                let (index, few) = (Box::new(self.leaf(Kind::Int)), Box::new(Value::Splat(31)));
+                let index = Box::new(Value::Binary(VectorBinary::And, index, few));
+                Value::LoadAt { address, index, lanes, storage, mask: self.mask(1) }
+            }
+            _ => Value::Load { address, lanes, storage, mask: self.mask(1) },
         }
     }
 

@@ -156,6 +156,16 @@ impl Task<'_, '_> {
             Value::Gather { storage, .. } => {
                 return Err(FaultKind::NoSuchGather { storage: *storage });
             }
+            Value::LoadAt { lanes: LaneStride::Strided(_), storage, .. } => {
+                return Err(FaultKind::NoSuchGather { storage: *storage });
+            }
+            Value::LoadAt { address, index, lanes, storage, mask } => {
+                let index = i64::from(u32::cast_signed(self.value(index)?[0]));
+                let active = self.mask(mask.as_ref())?;
+                let lane_offsets = self.lane_offsets(address, *lanes, *storage)?;
+                let lane_offsets = lane_offsets.map(|it| it + index * storage.bytes());
+                self.load(address, &lane_offsets, *storage, active)?
+            }
             Value::Index { base, step } => {
                 let base = self.linear(base)?;
                 std::array::from_fn(|lane| (base + lane as i64 * i64::from(*step)) as u32)

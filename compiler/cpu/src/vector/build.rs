@@ -9,7 +9,7 @@ use super::tree::{
     Access, Buffer, Derived, DerivedOp, GuardId, Loop, LoopMode, Node, Term, TermKind, Tree, Var,
     Write, add_stride, literal_bits,
 };
-use super::{Unsupported, prefetch};
+use super::{Unsupported, prefetch, wrap};
 use tvmtune_ir::dag::{DType, Expr, Numerics, Reducer, Subscript, TensorId};
 use tvmtune_ir::poly::{Atom, Facts, Interval, Poly, VarId, gcd};
 use tvmtune_ir::target::Isa;
@@ -51,6 +51,7 @@ pub(super) fn build(nest: &Nest, isa: Isa) -> Result<Tree<'_>, Unsupported> {
         proofs: facts,
         enclosing_guards: Vec::new(),
         inside_vectorized: false,
+        by_cases: false,
     };
     let mut alone = false;
     for stmt in &nest.body {
@@ -78,6 +79,8 @@ struct TreeBuilder<'n> {
     /// Guards that hold here.
     enclosing_guards: Vec<Guard>,
     inside_vectorized: bool,
+    /// Indices that wrap around are split into cases.
+    by_cases: bool,
 }
 
 impl TreeBuilder<'_> {
@@ -211,10 +214,8 @@ impl TreeBuilder<'_> {
         let is_ordered = is_fixed && reduces_into(body, var, &is_float);
         let node = match short {
             Some(n) => {
-                let body = self.nodes(body, false)?;
-                let node = self.vectorize_or_serialize(var, n, Node::guarded(guards, body));
-                let is_serial = matches!(&node, Node::Loop(it) if it.kind == LoopMode::Serial);
-                if is_ordered && is_serial {
+                let node = self.vectorize_or_serialize(var, n, body, &guards)?;
+                if is_ordered && is_serial(&node) {
                     return Err(Unsupported::Index);
                 }
                 node
@@ -259,13 +260,32 @@ impl TreeBuilder<'_> {
             }
             self.tree.guards[*id] = form;
         }
-        let body = Node::guarded(guards, self.nodes(body, false)?);
-        let inner = self.vectorize_or_serialize(inner, width, body);
+        let inner = self.vectorize_or_serialize(inner, width, body, &guards)?;
         Ok(Node::Loop(Loop { var: outer, kind: LoopMode::Serial, body: vec![inner] }))
     }
 
-    /// Vectorizes a loop if every index is affine in the lane, else runs it serially.
-    fn vectorize_or_serialize(&self, var: VarId, n: i64, body: Vec<Node>) -> Node {
+    /// Vectorizes a loop if every index is affine in the lane, in each of its cases if need be; else runs it
+    /// serially.
+    fn vectorize_or_serialize(
+        &mut self,
+        var: VarId,
+        n: i64,
+        body: &[Stmt],
+        guards: &[GuardId],
+    ) -> Result<Node, Unsupported> {
+        let nodes = self.nodes(body, false)?;
+        let node = self.loop_over_lanes(var, n, Node::guarded(guards.to_vec(), nodes));
+        if !is_serial(&node) {
+            return Ok(node);
+        }
+        self.by_cases = true;
+        let nodes = self.nodes(body, false);
+        self.by_cases = false;
+        let split = self.loop_over_lanes(var, n, Node::guarded(guards.to_vec(), nodes?));
+        Ok(if is_serial(&split) { node } else { split })
+    }
+
+    fn loop_over_lanes(&self, var: VarId, n: i64, body: Vec<Node>) -> Node {
         let mut linear = true;
         let mut check = |form: &Affine| linear &= self.is_lane_linear(form, var, n);
         for_each_form(&body, &self.tree, &mut check);
@@ -359,6 +379,11 @@ impl TreeBuilder<'_> {
         let dtype = expr.dtype(self.tree.nest);
         if dtype == DType::F64 {
             return Err(Unsupported::Type(dtype));
+        }
+        if self.by_cases
+            && let Some(cases) = wrap::by_cases(expr, &self.proofs, &self.enclosing_guards)
+        {
+            return self.term(&cases, lazy);
         }
         let mut boxed = |it: &Expr| self.term(it, lazy).map(Box::new);
         let kind = match expr {
@@ -465,6 +490,10 @@ impl TreeBuilder<'_> {
         }
         None
     }
+}
+
+fn is_serial(node: &Node) -> bool {
+    matches!(node, Node::Loop(it) if it.kind == LoopMode::Serial)
 }
 
 fn reduces_into(body: &[Stmt], var: VarId, is_wanted: &dyn Fn(TensorId) -> bool) -> bool {

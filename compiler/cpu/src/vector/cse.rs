@@ -370,6 +370,11 @@ impl Emitter<'_> {
                 let (address, mask) = self.place(place);
                 Value::Gather { address, index, storage: place.storage, mask }
             }
+            Op::LoadAt(place, lanes, index) => {
+                let index = self.boxed(index);
+                let (address, mask) = self.place(place);
+                Value::LoadAt { address, index, lanes, storage: place.storage, mask }
+            }
             Op::Index { base, step } => {
                 Value::Index { base: self.interned.linears.get(base), step }
             }

@@ -4,14 +4,15 @@
 //! reassociated, as the program leaves their order open (see [`super::store`]). 8-bit integers wrap
 //! after each operation. `u32` are the same bits as `i32`: what depends on the sign compares them with
 //! the highest bit flipped, and divisions of large ones are refused.
+//! Elements whose place data decide are in `gather.rs`.
 //! 64-bit integers are narrowed to 32 bits where range analysis proves that they fit; others are two words
 //! (see [`super::words`]).
 
-use super::affine::{Coef, LANE};
+use super::affine::Coef;
 use super::context::{ElementRef, Lowering, PredicateCause};
 use super::numbering::{MaskRef, MemRef, Op, ValueId};
 use super::tree::{Access, Term, TermKind};
-use super::{LaneStride, Linear, Storage, Unsupported, VectorBinary, VectorCompare, VectorUnary};
+use super::{LaneStride, Unsupported, VectorBinary, VectorCompare, VectorUnary};
 use tvmtune_ir::dag::bounds::bits_of_both;
 use tvmtune_ir::dag::{BinaryOp, CompareOp, DType, UnaryOp, integer_range};
 use tvmtune_ir::poly::Interval;
@@ -111,42 +112,6 @@ impl Lowering<'_> {
             }
             PredicateCause::Extent(_) | PredicateCause::Guard { .. } => !uniform,
         })
-    }
-
-    fn gather(&mut self, access: &Access) -> Result<ValueId, Unsupported> {
-        let buffer = &self.tree.buffers[access.tensor.0 as usize];
-        let storage = Storage::of(buffer.dtype).ok_or(Unsupported::Type(buffer.dtype))?;
-        if storage != Storage::Word {
-            return Err(Unsupported::Type(buffer.dtype));
-        }
-        if i32::try_from(buffer.size.interval(&self.tree.facts).hi).is_err() {
-            return Err(Unsupported::Range);
-        }
-        let plain = Access { gather: Vec::new(), ..access.clone() };
-        // The lane's term of the offset becomes part of the index vector.
-        let mut form = self.eval(&access.offset)?;
-        let mut index = match form.take(LANE) {
-            None => self.graph().int(0),
-            Some(Coef::Const(step)) => {
-                let step = i32::try_from(step).map_err(|_| Unsupported::Range)?;
-                let base = self.interned.linears.id(Linear::constant(0));
-                self.graph().node(Op::Index { base, step })
-            }
-            Some(Coef::Dims(_)) => return Err(Unsupported::Index),
-        };
-        for (stride, value) in &access.gather {
-            // Lanes that access memory are in bounds: there the low word is the index.
-            let value = if self.is_wide(value) { self.words(value)?[0] } else { self.term(value)? };
-            let stride = self.index(super::affine::Affine::dims(stride.clone()))?;
-            let part = self.graph().binary(VectorBinary::MulI, value, stride);
-            index = self.graph().binary(VectorBinary::AddI, part, index);
-        }
-        let ElementRef::Memory { tensor, address, .. } = self.element_ref(&plain, false)? else {
-            return Err(Unsupported::Index);
-        };
-        let mask = self.mask(&|_, _| true)?;
-        let epoch = self.epochs[tensor.0 as usize];
-        Ok(self.graph().node(Op::Gather(MemRef { address, storage, mask, epoch }, index)))
     }
 
     fn unary(&mut self, op: UnaryOp, dtype: DType, a: ValueId) -> Result<ValueId, Unsupported> {

@@ -32,6 +32,7 @@ mod build;
 mod cse;
 mod expr;
 mod fallback;
+mod gather;
 mod legalize;
 mod lower;
 mod partition;
@@ -46,6 +47,7 @@ pub(crate) mod transpose;
 mod tree;
 pub mod verify;
 mod words;
+mod wrap;
 mod store;
 
 use tvmtune_ir::dag::{BinaryOp, DType, ScalarId, TensorId};
@@ -223,6 +225,17 @@ pub enum Value {
         storage: Storage,
         mask: Option<Mask>,
     },
+    /// Elements from memory, lane 0 at the address and as many elements behind it as lane 0 of the index
+    /// says; lanes masked off are 0 and their memory is not touched.
+    LoadAt {
+        address: Address,
+        /// An offset in elements, `i32`; that of lane 0 counts.
+        index: Box<Value>,
+        /// Not [`LaneStride::Strided`].
+        lanes: LaneStride,
+        storage: Storage,
+        mask: Option<Mask>,
+    },
     /// `i32`: `base + lane * step`.
     Index {
         /// The value in lane 0; fits 31 bits.
@@ -342,7 +355,9 @@ impl Value {
                 (None, None, None)
             }
             Value::Load { mask, .. } => (Mask::operand(mask), None, None),
-            Value::Gather { index, mask, .. } => (Some(index), Mask::operand(mask), None),
+            Value::Gather { index, mask, .. } | Value::LoadAt { index, mask, .. } => {
+                (Some(index), Mask::operand(mask), None)
+            }
             Value::Unary(_, a) | Value::Reduce(_, a) => (Some(a), None, None),
             Value::Binary(_, a, b) | Value::Compare(_, a, b) => (Some(a), Some(b), None),
             Value::Fma(a, b, c) | Value::Select { condition: a, then: b, otherwise: c } => {

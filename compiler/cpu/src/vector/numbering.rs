@@ -46,6 +46,7 @@ pub(super) enum Op {
     Reg(Reg, u32),
     Load(MemRef, LaneStride),
     Gather(MemRef, ValueId),
+    LoadAt(MemRef, LaneStride, ValueId),
     Index {
         base: u32,
         step: i32,
@@ -121,7 +122,9 @@ impl Op {
         let (a, b, c) = match self {
             Op::Splat(_) | Op::Scalar(_) | Op::Reg(..) | Op::Index { .. } => (None, None, None),
             Op::Load(place, _) => (masked(place), None, None),
-            Op::Gather(place, index) => (Some(*index), masked(place), None),
+            Op::Gather(place, index) | Op::LoadAt(place, _, index) => {
+                (Some(*index), masked(place), None)
+            }
             Op::Unary(_, a) | Op::Reduce(_, a) => (Some(*a), None, None),
             Op::Binary(_, a, b) | Op::Compare(_, a, b) => (Some(*a), Some(*b), None),
             Op::Fma(a, b, c)

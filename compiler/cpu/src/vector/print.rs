@@ -187,6 +187,11 @@ impl fmt::Display for Value {
                 write!(f, "{address}[{index}]")?;
                 masked(f, mask)
             }
+            Value::LoadAt { address, index, lanes, storage, mask } => {
+                element(f, address, *lanes, *storage)?;
+                write!(f, "[{index}]")?;
+                masked(f, mask)
+            }
             Value::Index { base, step } => write!(f, "index({base}, {step})"),
             Value::Unary(op, a) => write!(f, "{op:?}({a})"),
             Value::Binary(op, a, b) => write!(f, "{op:?}({a}, {b})"),

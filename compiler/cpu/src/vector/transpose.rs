@@ -18,11 +18,11 @@ use super::{Address, Base, Count, LaneStride, Storage};
 /// Vectors of a transposition: the words of a 128-bit lane.
 pub(crate) const N_VECTORS: usize = 4;
 
-/// Returns whether unmasked loads become a transposition: not where each is a vector in memory, or two
-/// of them and a shuffle.
+/// Returns whether unmasked loads become a transposition: not where each is a vector in memory, a
+/// reversed one, or two of them and a shuffle.
 pub(crate) fn is_transposable_load(lanes: LaneStride, storage: Storage) -> bool {
     storage == Storage::Word
-        && matches!(lanes, LaneStride::Strided(stride) if !matches!(stride, Count::Const(4 | 8)))
+        && matches!(lanes, LaneStride::Strided(stride) if !matches!(stride, Count::Const(-4 | 4 | 8)))
 }
 
 /// Returns whether unmasked stores become a transposition: where rows are known not to overlap, as the
@@ -78,9 +78,9 @@ pub(super) fn load_groups(
 /// Returns the base that a load reads.
 pub(super) fn base_of(graph: &ValueGraph, interned: &Interned, load: ValueId) -> Option<Base> {
     match graph.op(load) {
-        Op::Load(MemRef { address, .. }, _) | Op::Gather(MemRef { address, .. }, _) => {
-            Some(interned.addresses.value(address).base)
-        }
+        Op::Load(MemRef { address, .. }, _)
+        | Op::Gather(MemRef { address, .. }, _)
+        | Op::LoadAt(MemRef { address, .. }, ..) => Some(interned.addresses.value(address).base),
         _ => None,
     }
 }

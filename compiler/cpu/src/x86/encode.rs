@@ -389,6 +389,11 @@ impl Assembler {
         self.legacy(true, &[0xc1], 5, Rm::Reg(reg.0), &[by]);
     }
 
+    /// `movsxd`: the low 32 bits, sign-extended.
+    pub(super) fn sign_extend(&mut self, dst: Gpr, src: Gpr) {
+        self.legacy(true, &[0x63], dst.0, Rm::Reg(src.0), &[]);
+    }
+
     /// Loads 1, 2 or 4 bytes, filling with zeros.
     pub(super) fn load_small(&mut self, size: u8, dst: Gpr, from: Mem) {
         let opcode: &[u8] = match size {

@@ -79,13 +79,21 @@ pub(super) fn loads_every_other(
         && (!masked || isa == Isa::Avx512)
 }
 
+/// Returns whether a load is of words in reverse: one load and permutations are faster than a gather.
+pub(super) fn loads_reversed(lanes: LaneStride, storage: Storage, masked: bool) -> bool {
+    lanes == LaneStride::Strided(Count::Const(-4)) && storage == Storage::Word && !masked
+}
+
 /// Returns whether a load is a gather, whose index register is a vector.
 pub(super) fn is_gather(isa: Isa, lanes: LaneStride, storage: Storage, masked: bool) -> bool {
     storage == Storage::Word
         && match canonical_lanes(lanes, storage) {
             LaneStride::Uniform => masked && isa == Isa::Avx2,
             LaneStride::Contiguous => false,
-            LaneStride::Strided(_) => !loads_every_other(isa, lanes, storage, masked),
+            LaneStride::Strided(_) => {
+                !loads_every_other(isa, lanes, storage, masked)
+                    && !loads_reversed(lanes, storage, masked)
+            }
         }
 }
 
@@ -308,7 +316,9 @@ impl Planner<'_> {
                 let masked = is_partial(mask.as_ref(), self.isa);
                 self.address(address, !is_gather(self.isa, *lanes, *storage, masked));
             }
-            Value::Gather { address, .. } => self.address(address, false),
+            Value::Gather { address, .. } | Value::LoadAt { address, .. } => {
+                self.address(address, false);
+            }
             Value::Index { base, .. } => self.linear(base),
             _ => {}
         }

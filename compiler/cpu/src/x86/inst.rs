@@ -159,6 +159,8 @@ pub(super) enum Inst {
     Zero { dst: VirtReg },
     /// A broadcast of the low 32 bits of an integer.
     Splat { dst: VirtReg, src: VirtReg },
+    /// `dst = src[0]`, sign-extended.
+    FirstLane { dst: VirtReg, src: VirtReg },
     /// A constant mask.
     MaskBits { dst: VirtReg, bits: u16 },
     /// A scalarized gather or scatter.
@@ -268,7 +270,7 @@ impl Inst {
                 }
             }
             Inst::Prefetch { place, .. } => place.for_each_use(visit),
-            Inst::Splat { src, .. } => visit(*src),
+            Inst::Splat { src, .. } | Inst::FirstLane { src, .. } => visit(*src),
             Inst::Copy { src, .. } => src.for_each_use(visit),
             Inst::Add { dst, src } | Inst::Sub { dst, src } => {
                 visit(*dst);
@@ -306,6 +308,7 @@ impl Inst {
             Inst::Fma { dst, .. }
             | Inst::Zero { dst }
             | Inst::Splat { dst, .. }
+            | Inst::FirstLane { dst, .. }
             | Inst::MaskBits { dst, .. }
             | Inst::LoadEntry { dst, .. }
             | Inst::SplatEntry { dst, .. }

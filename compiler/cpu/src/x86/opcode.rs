@@ -91,6 +91,7 @@ pub(super) const PBROADCASTW: Opcode = rvm(P66, 2, 0x79).moves(Tuple::Fixed(2));
 pub(super) const PBROADCASTD: Opcode = rvm(P66, 2, 0x58).moves(Tuple::Fixed(4));
 pub(super) const PBROADCASTD_GPR: Opcode = rvm(P66, 2, 0x7c);
 pub(super) const MOVD: Opcode = rvm(P66, 1, 0x6e).moves(Tuple::Fixed(4));
+pub(super) const MOVD_STORE: Opcode = rvm(P66, 1, 0x7e).stores().moves(Tuple::Fixed(4));
 pub(super) const GATHERDPS: Opcode = rvm(P66, 2, 0x92).moves(Tuple::Fixed(4));
 pub(super) const SCATTERDPS: Opcode = rvm(P66, 2, 0xa2).stores().moves(Tuple::Fixed(4));
 

@@ -147,8 +147,8 @@ impl SpillRewriter<'_> {
                 }
                 None
             }
-            Inst::IfAnyBegin { mask } => {
-                self.reload(mask, now);
+            Inst::IfAnyBegin { mask: src } | Inst::FirstLane { src, .. } => {
+                self.reload(src, now);
                 None
             }
             _ => None,

@@ -3,6 +3,7 @@
 mod bits;
 mod legalize;
 mod math;
+mod places;
 mod prefetch;
 mod text;
 mod transpose;

@@ -26,7 +26,7 @@ fn numbers(seed: u64) -> Array {
 }
 
 /// Runs the last stage of a program in vectors along its last axis.
-fn vectorized(dag: &Dag, isa: Isa) -> Schedule {
+pub(super) fn vectorized(dag: &Dag, isa: Isa) -> Schedule {
     let mut schedule = Schedule::new(dag);
     let last = StageId(schedule.order.len() as u32 - 1);
     let axis = A[schedule.stage(last).compute.n_spatial - 1];
@@ -35,7 +35,7 @@ fn vectorized(dag: &Dag, isa: Isa) -> Schedule {
     schedule
 }
 
-fn check_program(text: &str, arrays: &[Array]) {
+pub(super) fn check_program(text: &str, arrays: &[Array]) {
     let dag = program(text);
     let want = interp::run(&dag, &[], arrays, &[]);
     for isa in [Isa::Avx2, Isa::Avx512] {
@@ -84,29 +84,6 @@ fn words_are_compared_and_narrowed() {
     for dtype in ["i32", "u32", "i8", "u8"] {
         check(&format!("(a[[i]] as {dtype}) as i64"));
     }
-}
-
-#[test]
-fn ids_of_64_bits_look_up_rows() {
-    let ids = |values: [i64; 6]| Array::from_fn(DType::I64, &[6], |n| Number::Int(values[n]));
-    let table = Array::from_fn(DType::F32, &[5, 40], |n| Number::Float(n as f64));
-    let hostile = ids([4, 0, 1 << 32, -1, (1 << 33) + 2, i64::MIN]);
-    let rows = |read: &str| {
-        format!(
-            "#[autotune(dims(B = 6, V = 5, D = 40))]
-             fn f(ids: Tensor<i64, B>, t: Tensor<f32, V, D>) -> Tensor<f32, B, D> {{
-                 compute(|b, d| {read})
-             }}"
-        )
-    };
-    let arrays = [hostile, table];
-    check_program(&rows("t.get([ids[[b]], d]).unwrap_or(-1.0)"), &arrays);
-    check_program(&rows("t[[ids[[b]].clamp(0, 4), d]]"), &arrays);
-    let along_lanes = "#[autotune(dims(B = 6, V = 5, D = 40))]
-        fn f(ids: Tensor<i64, B>, t: Tensor<f32, V, D>) -> Tensor<f32, B> {
-            compute(|b| t.get([ids[[b]], b]).unwrap_or(-1.0))
-        }";
-    check_program(along_lanes, &arrays);
 }
 
 #[test]

@@ -18,6 +18,13 @@ impl Emitter<'_> {
         self.asm.jump_if(Condition::Equal, to);
     }
 
+    pub(super) fn first_lane(&mut self, dst: VirtReg, src: VirtReg) {
+        let src = self.register(src);
+        self.plain(opcode::MOVD_STORE, Width::W128, src, 0, Rm::Reg(RAX.0));
+        self.asm.sign_extend(RAX, RAX);
+        self.set_int(dst, Rm::Reg(RAX.0));
+    }
+
     pub(super) fn lane_copy(&mut self, it: &LaneCopy) {
         let packed = self.slot(it.packed);
         let bits = self.slot(it.bits);

@@ -164,6 +164,7 @@ impl Emitter<'_> {
             Inst::Fma { dst, a, b, c } => self.fma(*dst, [*a, *b, *c]),
             Inst::Zero { dst } => self.zero(*dst),
             Inst::Splat { dst, src } => self.splat(*dst, *src),
+            Inst::FirstLane { dst, src } => self.first_lane(*dst, *src),
             Inst::MaskBits { dst, bits } => self.mask_bits(*dst, *bits),
             Inst::LaneCopy(it) => self.lane_copy(it),
             Inst::Prefetch { place, hint } => {

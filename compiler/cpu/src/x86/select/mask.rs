@@ -3,8 +3,9 @@
 use super::super::induction::is_partial;
 use super::super::inst::{Inst, IntOperand, MemOperand, Operand, RegClass, VectorInst, VirtReg};
 use super::super::opcode::{self, Opcode};
+use super::memory::Element;
 use super::{PhaseConstant, Selector};
-use crate::vector::{Count, Mask, Storage, Value, VectorBinary, VectorCompare};
+use crate::vector::{Count, LaneStride, Mask, Storage, Value, VectorBinary, VectorCompare};
 
 /// Returns the immediate of `vcmpps` or `vpcmpd` for a comparison, with operands swapped or not.
 fn predicate(op: VectorCompare, swapped: bool) -> u8 {
@@ -37,7 +38,9 @@ impl Selector<'_> {
     /// Returns whether AVX-512 computes a truth value in a mask register.
     pub(super) fn is_condition(&self, value: &Value) -> bool {
         match value {
-            Value::Compare(..) | Value::Load { storage: Storage::Bool, .. } => true,
+            Value::Compare(..)
+            | Value::Load { storage: Storage::Bool, .. }
+            | Value::LoadAt { storage: Storage::Bool, .. } => true,
             Value::Binary(op, x, y) => {
                 logic(*op).is_some() && self.is_condition(x) && self.is_condition(y)
             }
@@ -61,9 +64,11 @@ impl Selector<'_> {
                 self.push(Inst::Vector(VectorInst { a: Some(a), imm, ..inst }));
             }
             Value::Load { address, lanes, storage: Storage::Bool, mask } => {
-                let bytes = self.new_vector();
-                self.load(address, *lanes, Storage::U8, mask.as_ref(), bytes);
-                self.binary(opcode::PTESTMD, dst, bytes, Operand::Reg(bytes));
+                self.load_condition(Element { address, index: None }, *lanes, mask.as_ref(), dst);
+            }
+            Value::LoadAt { address, index, lanes, storage: Storage::Bool, mask } => {
+                let index = Some(self.first_lane(index));
+                self.load_condition(Element { address, index }, *lanes, mask.as_ref(), dst);
             }
             Value::Binary(op, x, y) if self.is_condition(x) || self.is_condition(y) => {
                 match logic(*op) {
@@ -77,6 +82,18 @@ impl Selector<'_> {
             _ => self.condition_of_vector(value, dst),
         }
         dst
+    }
+
+    fn load_condition(
+        &mut self,
+        element: Element<'_>,
+        lanes: LaneStride,
+        mask: Option<&Mask>,
+        dst: VirtReg,
+    ) {
+        let bytes = self.new_vector();
+        self.load(element, (lanes, Storage::U8), mask, bytes);
+        self.binary(opcode::PTESTMD, dst, bytes, Operand::Reg(bytes));
     }
 
     fn condition_of_vector(&mut self, value: &Value, dst: VirtReg) {

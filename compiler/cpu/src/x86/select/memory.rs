@@ -3,7 +3,9 @@
 //! Accesses without an instruction are scalarized through a stack slot: strided accesses of less than
 //! a word, masked ones and scatters on AVX2. They do not touch memory of lanes that are masked off.
 
-use super::super::induction::{canonical_lanes, is_gather, is_scatter, loads_every_other};
+use super::super::induction::{
+    canonical_lanes, is_gather, is_scatter, loads_every_other, loads_reversed,
+};
 use super::super::inst::{
     Inst, LaneCopy, LaneMask, MemOperand, Operand, StackSlot, VectorInst, VirtReg,
 };
@@ -12,52 +14,96 @@ use super::convert::Narrow;
 use super::{PhaseConstant, Selector};
 use crate::vector::{Address, Count, LaneStride, Mask, Storage, Value};
 
+/// An element in memory: at an address, or as many elements behind it as a register says.
+#[derive(Clone, Copy)]
+pub(super) struct Element<'a> {
+    pub(super) address: &'a Address,
+    pub(super) index: Option<VirtReg>,
+}
+
 impl Selector<'_> {
     pub(super) fn load(
         &mut self,
-        address: &Address,
-        lanes: LaneStride,
-        storage: Storage,
+        element: Element<'_>,
+        (lanes, storage): (LaneStride, Storage),
         mask: Option<&Mask>,
         dst: VirtReg,
     ) {
         let mask = self.lane_mask(mask);
+        let is_at_address = element.index.is_none();
         match (canonical_lanes(lanes, storage), mask) {
             (LaneStride::Uniform, None) => {
-                let place = self.mem_operand(address);
+                let place = self.element_operand(element, storage);
                 self.load_uniform(place, storage, dst);
             }
             (LaneStride::Uniform, Some(mask)) if self.is_avx512() && storage == Storage::Word => {
-                let b = Operand::Mem(self.mem_operand(address));
+                let b = Operand::Mem(self.element_operand(element, storage));
                 self.masked(opcode::BROADCASTSS, dst, b, mask);
             }
             (LaneStride::Contiguous, mask) if self.is_avx512() || mask.is_none() => {
-                let place = self.mem_operand(address);
+                let place = self.element_operand(element, storage);
                 self.load_packed(place, storage, mask, dst);
             }
             (LaneStride::Contiguous, Some(mask)) if storage == Storage::Word => {
-                let b = Operand::Mem(self.mem_operand(address));
+                let b = Operand::Mem(self.element_operand(element, storage));
                 self.binary(opcode::MASKMOVPS, dst, mask, b);
             }
             (lanes, mask) if loads_every_other(self.isa, lanes, storage, mask.is_some()) => {
-                let place = self.mem_operand(address);
+                let place = self.mem_operand(element.address);
                 if self.is_avx512() {
                     self.load_every_other(place, mask, dst);
                 } else {
                     self.shuffle_every_other(place, dst);
                 }
             }
-            (lanes, mask) if is_gather(self.isa, lanes, storage, mask.is_some()) => {
+            (lanes, mask) if loads_reversed(lanes, storage, mask.is_some()) => {
+                let last = self.mem_operand(element.address);
+                self.load_reversed(last, dst);
+            }
+            (lanes, mask)
+                if is_at_address && is_gather(self.isa, lanes, storage, mask.is_some()) =>
+            {
                 let step = step_of(lanes, storage);
                 let index = self.phase_constant(PhaseConstant::Strided(step));
-                let place = self.gather_operand(address, (index, 1));
+                let place = self.gather_operand(element.address, (index, 1));
                 self.gather(place, mask, dst);
             }
             (lanes, mask) => {
-                let packed = self.copy_lanes(address, lanes, storage, mask, false);
+                let place = self.element_operand(element, storage);
+                let packed = self.copy_lanes(place, (lanes, storage), mask, false);
                 self.load_packed(MemOperand::frame(packed), storage, None, dst);
             }
         }
+    }
+
+    fn element_operand(&mut self, element: Element<'_>, storage: Storage) -> MemOperand {
+        match element.index {
+            None => self.mem_operand(element.address),
+            Some(index) => self.gather_operand(element.address, (index, storage.bytes() as u8)),
+        }
+    }
+
+    /// Returns the integer in lane 0 of a value.
+    pub(super) fn first_lane(&mut self, value: &Value) -> VirtReg {
+        let (src, dst) = (self.vector(value), self.new_int());
+        self.push(Inst::FirstLane { dst, src });
+        dst
+    }
+
+    /// Loads a vector of words that ends with that one, and reverses it.
+    fn load_reversed(&mut self, last: MemOperand, dst: VirtReg) {
+        let first = MemOperand { disp: last.disp - 4 * (self.isa.lanes() as i32 - 1), ..last };
+        let swapped = self.new_vector();
+        if self.is_avx512() {
+            let quarters = self.new_vector();
+            self.unary(opcode::MOVUPS, quarters, Operand::Mem(first));
+            let inst = self.inst(opcode::SHUFF32X4, swapped, Operand::Reg(quarters));
+            let (a, imm) = (Some(quarters), Some(0b00_01_10_11));
+            self.push(Inst::Vector(VectorInst { a, imm, ..inst }));
+        } else {
+            self.immediate(opcode::PERMQ, swapped, Operand::Mem(first), 0b01_00_11_10);
+        }
+        self.immediate(opcode::PERMILPS, dst, Operand::Reg(swapped), 0b00_01_10_11);
     }
 
     /// Loads every other word by two loads and a permutation; AVX-512 only.
@@ -175,7 +221,8 @@ impl Selector<'_> {
             (lanes, mask) => {
                 let (packed, _) = self.copy_slots();
                 self.store_packed(MemOperand::frame(packed), storage, None, value);
-                self.copy_lanes(address, lanes, storage, mask, true);
+                let place = self.mem_operand(address);
+                self.copy_lanes(place, (lanes, storage), mask, true);
             }
         }
     }
@@ -192,9 +239,8 @@ impl Selector<'_> {
 
     fn copy_lanes(
         &mut self,
-        address: &Address,
-        lanes: LaneStride,
-        storage: Storage,
+        strided: MemOperand,
+        (lanes, storage): (LaneStride, Storage),
         mask: Option<VirtReg>,
         stores: bool,
     ) -> StackSlot {
@@ -202,7 +248,7 @@ impl Selector<'_> {
         let n = if stores && lanes == LaneStride::Uniform { 1 } else { self.isa.lanes() };
         let copy = LaneCopy {
             packed,
-            strided: self.mem_operand(address),
+            strided,
             step: self.count(step_of(lanes, storage)),
             size: storage.bytes() as u8,
             lanes: n,

@@ -125,7 +125,7 @@ impl Selector<'_> {
         self.mem_operand_of(sum, index, address.offset.constant)
     }
 
-    /// Makes the memory operand of an access whose index register is a vector.
+    /// Makes the memory operand of an access with that index register: a vector, or an integer from one.
     pub(super) fn gather_operand(&mut self, address: &Address, index: (VirtReg, u8)) -> MemOperand {
         let (sum, _) = self.plan.address(address, &self.active, false);
         self.mem_operand_of(sum, Some(index), address.offset.constant)

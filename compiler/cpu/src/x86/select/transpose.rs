@@ -84,7 +84,9 @@ fn stores(stmts: &[Stmt]) -> Option<Transposition<'_, &Value>> {
 /// Returns whether a value reads memory from a base.
 fn reads(value: &Value, base: Base) -> bool {
     let here = match value {
-        Value::Load { address, .. } | Value::Gather { address, .. } => address.base == base,
+        Value::Load { address, .. }
+        | Value::Gather { address, .. }
+        | Value::LoadAt { address, .. } => address.base == base,
         _ => false,
     };
     here || value.operands().any(|it| reads(it, base))

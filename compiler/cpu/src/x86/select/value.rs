@@ -7,6 +7,7 @@ use super::super::encode::Width;
 use super::super::inst::{Inst, IntOperand, MemOperand, Operand, VectorInst, VirtReg};
 use super::super::opcode::{self, Form, Opcode};
 use super::convert::Narrow;
+use super::memory::Element;
 use super::{PhaseConstant, Selector};
 use crate::vector::{LaneStride, Linear, Storage, Value, VectorBinary, VectorUnary};
 use tvmtune_ir::target::Isa;
@@ -25,6 +26,7 @@ fn register_need(value: &Value, depth: u32) -> u32 {
         Value::Reg(_) | Value::Splat(_) | Value::Scalar(_) => 0,
         Value::Load { .. } | Value::Index { .. } => 1,
         Value::Gather { index, .. } => register_need(index, depth).max(3),
+        Value::LoadAt { index, .. } => register_need(index, depth).max(1),
         Value::Unary(_, x) => register_need(x, depth).max(1),
         Value::Reduce(_, x) => register_need(x, depth).max(2),
         Value::Binary(_, a, b) | Value::Compare(_, a, b) => both(a, b),
@@ -158,7 +160,12 @@ impl Selector<'_> {
                 self.unary(opcode::MOVAPS, dst, b);
             }
             Value::Load { address, lanes, storage, mask } => {
-                self.load(address, *lanes, *storage, mask.as_ref(), dst);
+                let element = Element { address, index: None };
+                self.load(element, (*lanes, *storage), mask.as_ref(), dst);
+            }
+            Value::LoadAt { address, index, lanes, storage, mask } => {
+                let index = Some(self.first_lane(index));
+                self.load(Element { address, index }, (*lanes, *storage), mask.as_ref(), dst);
             }
             Value::Gather { address, index, mask, .. } => {
                 let index = self.vector(index);

@@ -1,0 +1,88 @@
+//! Reads whose place data decide: `table[ids[i], j]`.
+//!
+//! A gather fetches an element for each lane. Where the index from the data is the same in all lanes, the
+//! elements are one run of memory, or one element, and a load fetches them.
+
+use super::affine::{Affine, Coef, LANE};
+use super::context::{ElementRef, Lowering};
+use super::numbering::{MaskRef, MemRef, Op, ValueId};
+use super::tree::{Access, Term};
+use super::{LaneStride, Linear, Storage, Unsupported, VectorBinary};
+
+impl Lowering<'_> {
+    /// Lowers a read with a data-dependent part.
+    pub(super) fn gather(&mut self, access: &Access) -> Result<ValueId, Unsupported> {
+        let buffer = &self.tree.buffers[access.tensor.0 as usize];
+        let storage = Storage::of(buffer.dtype).ok_or(Unsupported::Type(buffer.dtype))?;
+        if i32::try_from(buffer.size.interval(&self.tree.facts).hi).is_err() {
+            return Err(Unsupported::Range);
+        }
+        let affine = Access { gather: Vec::new(), ..access.clone() };
+        let ElementRef::Memory { tensor, address, lanes, .. } = self.element_ref(&affine, false)?
+        else {
+            return Err(Unsupported::Type(buffer.dtype));
+        };
+        let mut is_load = !matches!(lanes, LaneStride::Strided(_));
+        for (_, index) in &access.gather {
+            is_load = is_load && self.is_lane_invariant(index)?;
+        }
+        let index = if is_load { self.graph().int(0) } else { self.lane_offsets(access, storage)? };
+        let index = self.add_gathered(access, index)?;
+        let mask = self.mask(&|_, _| true)?;
+        let epoch = self.epochs[tensor.0 as usize];
+        let place = MemRef { address, storage, mask, epoch };
+        let op = if is_load { Op::LoadAt(place, lanes, index) } else { Op::Gather(place, index) };
+        Ok(self.graph().node(op))
+    }
+
+    /// Returns whether an index is the same in all lanes: none of its forms has the vectorized loop, and
+    /// what it reads is neither masked nor in a register, which may hold results of other lanes.
+    fn is_lane_invariant(&mut self, index: &Term) -> Result<bool, Unsupported> {
+        let Some(lane) = self.lane else { return Ok(true) };
+        let mut is_invariant = true;
+        index.for_each_index(&mut |_, form| is_invariant &= !self.tree.mentions(form, lane));
+        let mut reads = Vec::new();
+        index.for_each_read(&mut |read| reads.push(read));
+        for read in reads {
+            let is_local = self.tree.buffers[read.tensor.0 as usize].local;
+            is_invariant = is_invariant
+                && !is_local
+                && read.gather.is_empty()
+                && self.read_mask(read, true)? == MaskRef::All;
+        }
+        Ok(is_invariant)
+    }
+
+    /// Returns the affine part of an offset in each lane, relative to lane 0, in elements.
+    fn lane_offsets(&mut self, access: &Access, storage: Storage) -> Result<ValueId, Unsupported> {
+        if storage != Storage::Word {
+            let dtype = self.tree.buffers[access.tensor.0 as usize].dtype;
+            return Err(Unsupported::Type(dtype));
+        }
+        match self.eval(&access.offset)?.take(LANE) {
+            None => Ok(self.graph().int(0)),
+            Some(Coef::Const(step)) => {
+                let step = i32::try_from(step).map_err(|_| Unsupported::Range)?;
+                let base = self.interned.linears.id(Linear::constant(0));
+                Ok(self.graph().node(Op::Index { base, step }))
+            }
+            Some(Coef::Dims(_)) => Err(Unsupported::Index),
+        }
+    }
+
+    /// Adds the data-dependent part of an offset.
+    fn add_gathered(
+        &mut self,
+        access: &Access,
+        mut offset: ValueId,
+    ) -> Result<ValueId, Unsupported> {
+        for (stride, index) in &access.gather {
+            // Lanes that access memory are in bounds: there the low word is the index.
+            let index = if self.is_wide(index) { self.words(index)?[0] } else { self.term(index)? };
+            let stride = self.index(Affine::dims(stride.clone()))?;
+            let part = self.graph().binary(VectorBinary::MulI, index, stride);
+            offset = self.graph().binary(VectorBinary::AddI, part, offset);
+        }
+        Ok(offset)
+    }
+}
