@@ -119,6 +119,9 @@ pub enum ErrorKind {
     /// No part of the expression is loop-invariant, or no divisor is a constant.
     #[error("no part is loop-invariant, or no divisor is constant")]
     NothingInvariant,
+    /// No term depends on remainders of spatial indices, or terms depend on other remainders too.
+    #[error("terms do not depend on remainders of spatial indices alone")]
+    NotPeriodic,
     /// Not every element is reduced up to its own index, or from it on; or the loop is not the
     /// inner of two along which it is.
     #[error("it is no prefix reduction, split into two loops of which this is the inner")]

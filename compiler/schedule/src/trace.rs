@@ -39,6 +39,8 @@ pub enum Instruction {
     CacheWrite { stage: StageId },
     /// [`Schedule::rfactor`](super::Schedule::rfactor)
     Rfactor { stage: StageId, axis: AxisId },
+    /// [`Schedule::polyphase`](super::Schedule::polyphase)
+    Polyphase { stage: StageId },
     /// [`Schedule::scan`](super::Schedule::scan)
     Scan { stage: StageId, axis: AxisId },
     /// [`Schedule::tighten_bounds`](super::Schedule::tighten_bounds)
@@ -97,6 +99,7 @@ impl Schedule {
             }
             Instruction::CacheWrite { stage } => self.cache_write(stage).map(drop),
             Instruction::Rfactor { stage, axis } => self.rfactor(stage, axis).map(drop),
+            Instruction::Polyphase { stage } => self.polyphase(stage).map(drop),
             Instruction::Scan { stage, axis } => self.scan(stage, axis).map(drop),
             Instruction::TightenBounds { stage, axis } => self.tighten_bounds(stage, axis),
             Instruction::Pack { tensor, ref layout } => self.pack(tensor, layout.clone()),

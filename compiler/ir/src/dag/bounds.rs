@@ -254,7 +254,8 @@ fn unsigned<'a>(value: &'a Expr, types: &dyn Types) -> Option<&'a Expr> {
 }
 
 /// The comparison that holds where `op` does not, of values that are no NaNs.
-pub(super) fn negated(op: CompareOp) -> CompareOp {
+#[must_use]
+pub fn negated(op: CompareOp) -> CompareOp {
     match op {
         CompareOp::Lt => CompareOp::Ge,
         CompareOp::Le => CompareOp::Gt,

@@ -92,6 +92,7 @@ pub fn instruction(schedule: &Schedule, it: &Move) -> Instruction {
         }
         25 => Instruction::CacheRead { tensor: pick_read(schedule, stage, it), reader: stage },
         26..=27 => padded(schedule, it),
+        28 if it.picks[1].is_multiple_of(2) => Instruction::Polyphase { stage },
         28 => Instruction::CacheWrite { stage },
         29 => {
             let reduces = |it: &&AxisId| found.axis(**it).role == crate::AxisRole::Reduce;

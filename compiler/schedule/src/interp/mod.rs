@@ -283,4 +283,6 @@ mod tests_hoist;
 #[cfg(test)]
 mod tests_online;
 #[cfg(test)]
+mod tests_polyphase;
+#[cfg(test)]
 mod tests_scan;

@@ -14,6 +14,7 @@
 //! | `rfactor` | factored reduction | TVM |
 //! | `scan` | blocked prefix scan | Blelloch |
 //! | `online_reduction` | online softmax | FlashAttention |
+//! | `polyphase` | polyphase decomposition | oneDNN, cuDNN |
 //! | `factor_out` | factoring by distributivity | LLVM `Reassociate` |
 //! | `hoist_invariant` | loop-invariant code motion | LLVM LICM |
 //! | `reciprocal` | strength reduction of divisions | LLVM `arcp` |
@@ -35,6 +36,7 @@ mod fixed_order;
 mod inline;
 mod online_reduction;
 mod pack;
+mod polyphase;
 mod reciprocal;
 mod reorder;
 mod rfactor;

@@ -65,6 +65,7 @@ impl Ids {
         let (Instruction::CacheWrite { stage }
         | Instruction::FactorOut { stage }
         | Instruction::Rfactor { stage, .. }
+        | Instruction::Polyphase { stage }
         | Instruction::Scan { stage, .. }) = instruction
         else {
             return;
@@ -111,6 +112,7 @@ impl Ids {
             | Instruction::Downcast { stage, .. }
             | Instruction::Reciprocal { stage }
             | Instruction::Inline { stage }
+            | Instruction::Polyphase { stage }
             | Instruction::CacheOperand { reader: stage, .. }
             | Instruction::CacheWrite { stage } => *stage = stage_of(stage)?,
             Instruction::CacheRead { tensor, reader }

@@ -23,6 +23,18 @@ const MAX_NODES: usize = 512;
 const SHORT_ROW: u64 = 1 << 16;
 
 impl Builder {
+    /// Computes the reductions that divide indices for each remainder on its own. On GPUs, that was not
+    /// measured.
+    pub(super) fn decompose_into_phases(&mut self) {
+        if self.is_gpu() {
+            return;
+        }
+        for stage in self.schedule.order.clone() {
+            // Most reductions divide none.
+            let _ = self.apply(|it| it.polyphase(stage));
+        }
+    }
+
     /// Inlines the stages that are cheaper to compute again than to store.
     pub(super) fn inline_stages(&mut self) {
         for stage in self.schedule.order.clone() {

@@ -113,6 +113,7 @@ impl Importer {
             Instruction::CacheWrite { stage }
             | Instruction::FactorOut { stage }
             | Instruction::Rfactor { stage, .. }
+            | Instruction::Polyphase { stage }
             | Instruction::Scan { stage, .. } => {
                 // Its loops are new ones.
                 self.groups.retain(|(it, _), _| it != stage);
@@ -251,6 +252,7 @@ fn kinds(
             Instruction::CacheWrite { stage: s }
             | Instruction::FactorOut { stage: s }
             | Instruction::Rfactor { stage: s, .. }
+            | Instruction::Polyphase { stage: s }
             | Instruction::Scan { stage: s, .. }
                 if *s == stage =>
             {

@@ -70,6 +70,7 @@ pub fn sketches(dag: &Dag, target: &Target) -> Vec<Sketch> {
         return vec![written];
     }
     let mut start = Builder::new(dag, target);
+    start.decompose_into_phases();
     start.inline_stages();
     let mut sketches = Vec::new();
     let factored = start.with_factors_out();
