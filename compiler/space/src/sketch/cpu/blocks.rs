@@ -178,13 +178,23 @@ impl Blocks {
         can
     }
 
-    /// Counts the tasks that read the same elements of an operand.
-    pub(super) fn tasks_sharing(&self, variant: &TileVariant, access: &Access) -> u64 {
+    /// Counts the tasks that read the same elements of an operand, for spatial axes of those extents.
+    pub(super) fn tasks_sharing(
+        &self,
+        variant: &TileVariant,
+        access: &Access,
+        extents: &[u64],
+    ) -> u64 {
+        let tiled = [Some(variant.vector), variant.row, self.outer_axis];
+        let others = (0..extents.len()).filter(|it| !tiled.contains(&Some(*it)));
+        let n_others: u64 =
+            others.filter(|it| !access.depends_on(*it)).map(|it| extents[it]).size();
         let along = |axis: Option<usize>, n: u64| match axis {
             Some(axis) if !access.depends_on(axis) => n,
             _ => 1,
         };
-        along(self.outer_axis, self.n_outer.div_ceil(self.outer))
+        n_others
+            * along(self.outer_axis, self.n_outer.div_ceil(self.outer))
             * along(variant.row, self.n_rows.div_ceil(self.rows))
     }
 }

@@ -286,7 +286,8 @@ fn cost(b: &Builder, anchor: StageId, variant: &TileVariant) -> f64 {
                         CopyScope::Whole => one + cost_of::OUTER_CACHE_ELEMENT,
                         CopyScope::Panel => {
                             let blocks = Blocks::choose(b, anchor, variant);
-                            one * blocks.tasks_sharing(variant, &access) as f64
+                            let spatial = &extents[..compute.n_spatial];
+                            one * blocks.tasks_sharing(variant, &access, spatial) as f64
                         }
                     };
             }
