@@ -50,7 +50,7 @@ pub(super) fn build(nest: &Nest, isa: Isa) -> Result<Tree<'_>, Unsupported> {
         derived: BTreeMap::new(),
         proofs: facts,
         enclosing_guards: Vec::new(),
-        inside_vectorized: false,
+        vectorized: None,
         by_cases: false,
     };
     let mut alone = false;
@@ -78,7 +78,8 @@ struct TreeBuilder<'n> {
     proofs: Facts,
     /// Guards that hold here.
     enclosing_guards: Vec<Guard>,
-    inside_vectorized: bool,
+    /// The variable of the enclosing vectorized loop.
+    vectorized: Option<VarId>,
     /// Indices that wrap around are split into cases.
     by_cases: bool,
 }
@@ -105,9 +106,38 @@ impl TreeBuilder<'_> {
             }
             Stmt::Store { tensor, index, value } => self.write(*tensor, index, None, value)?,
             Stmt::Update { tensor, index, reducer, value } => {
-                self.write(*tensor, index, Some(*reducer), value)?
+                self.update(*tensor, index, *reducer, value)?
             }
         })
+    }
+
+    /// Adds a term to a reduction. One that is the reducer's identity where a lane-invariant condition
+    /// fails is left out there; where the program fixes bits, it is added, as a product is not contracted
+    /// with a choice.
+    fn update(
+        &mut self,
+        tensor: TensorId,
+        index: &[Poly],
+        reducer: Reducer,
+        value: &Expr,
+    ) -> Result<Node, Unsupported> {
+        let dtype = self.tree.nest.buffer(tensor).dtype;
+        let is_free = self.tree.nest.numerics == Numerics::Free;
+        let is_invariant = |it: &Guard| {
+            let varies = |var| it.value.mentions(var) || it.bound.mentions(var);
+            !self.vectorized.is_some_and(varies)
+        };
+        let found = guarded_term(value, reducer, dtype).filter(|_| is_free);
+        let Some((guards, term)) = found.filter(|(it, _)| it.iter().all(is_invariant)) else {
+            return self.write(tensor, index, Some(reducer), value);
+        };
+        let n_before = self.enclosing_guards.len();
+        self.enclosing_guards.extend(guards);
+        let node = self.update(tensor, index, reducer, term);
+        let guards = self.enclosing_guards.split_off(n_before);
+        let ids: Vec<GuardId> =
+            guards.iter().map(|it| self.guard(&it.value, &it.bound)).collect::<Result<_, _>>()?;
+        Ok(Node::If { guards: ids, body: vec![node?] })
     }
 
     fn write(
@@ -148,7 +178,7 @@ impl TreeBuilder<'_> {
             guards.push(self.guard(&Poly::var(var), &limit)?);
         }
         let run = match (kind, bound.as_constant()) {
-            (LoopKind::Vectorized, _) if !self.inside_vectorized => {
+            (LoopKind::Vectorized, _) if self.vectorized.is_none() => {
                 return self.vectorized_loop(var, &bound, body, guards);
             }
             (LoopKind::Unrolled | LoopKind::Tensorized, Some(n)) if n <= MAX_UNROLLED => {
@@ -204,7 +234,7 @@ impl TreeBuilder<'_> {
         body: &[Stmt],
         guards: Vec<GuardId>,
     ) -> Result<Node, Unsupported> {
-        self.inside_vectorized = true;
+        self.vectorized = Some(var);
         let reduces = reduces_into(body, var, &|_| true);
         let most = if reduces { 2 * REDUCTION_INTERLEAVE } else { self.n_registers } * self.lanes;
         let short = bound.as_constant().filter(|n| *n <= most);
@@ -226,7 +256,7 @@ impl TreeBuilder<'_> {
                 self.strip_mine(var, bound, width, body, guards)?
             }
         };
-        self.inside_vectorized = false;
+        self.vectorized = None;
         Ok(node)
     }
 
@@ -490,6 +520,14 @@ impl TreeBuilder<'_> {
         }
         None
     }
+}
+
+/// Matches a term that is the identity of a reduction unless guards hold.
+fn guarded_term(value: &Expr, reducer: Reducer, dtype: DType) -> Option<(Vec<Guard>, &Expr)> {
+    let Expr::Select { condition, then, otherwise } = value else { return None };
+    let is_identity = **otherwise == Expr::Const(reducer.identity(dtype), dtype);
+    let guards = Guard::all_of(condition).filter(|_| is_identity)?;
+    Some((guards, then))
 }
 
 fn is_serial(node: &Node) -> bool {

@@ -294,7 +294,8 @@ impl<'t> Lowering<'t> {
         Ok(())
     }
 
-    /// Emits a body that is skipped where a guard fails in all iterations of inner loops.
+    /// Emits a body that is skipped where a guard fails in all iterations of inner loops, and does not test
+    /// it where it holds in all of them.
     fn tested(
         &mut self,
         loop_var: VarId,
@@ -303,9 +304,22 @@ impl<'t> Lowering<'t> {
     ) -> Result<(), Unsupported> {
         let Some((id, others)) = guards.split_first() else { return body(self) };
         let body = &mut |this: &mut Self| this.tested(loop_var, others, body);
-        match self.least_of_guard(*id, loop_var)? {
-            Some(least) if self.interval(&least).hi >= 0 => self.branch(least, body),
-            _ => body(self),
+        let Some([least, greatest]) = self.ends_of_guard(*id, loop_var)? else {
+            return body(self);
+        };
+        let (fails, holds) = (self.interval(&least).hi >= 0, self.interval(&greatest).lo < 0);
+        match (fails, holds && least != greatest) {
+            (false, _) => body(self),
+            (true, false) => self.branch(least, body),
+            (true, true) => {
+                self.flush();
+                self.proven[*id] = true;
+                let then = self.nested(body)?;
+                self.proven[*id] = false;
+                let otherwise = self.nested(&mut |this| this.branch(least.clone(), body))?;
+                self.push_branch(greatest, then, otherwise);
+                Ok(())
+            }
         }
     }
 
@@ -416,15 +430,21 @@ impl<'t> Lowering<'t> {
         form: Affine,
         body: &mut dyn FnMut(&mut Self) -> Result<(), Unsupported>,
     ) -> Result<(), Unsupported> {
+        let then = self.nested(body)?;
+        self.push_branch(form, then, Vec::new());
+        Ok(())
+    }
+
+    /// Adds `if form < 0 { then } else { otherwise }`, if there is anything in it.
+    fn push_branch(&mut self, form: Affine, then: Vec<Stmt>, otherwise: Vec<Stmt>) {
+        if then.is_empty() && otherwise.is_empty() {
+            return;
+        }
         let mut bound = Affine::dims(-form.dims.clone());
         bound.constant = -form.constant;
         let value = Affine { terms: form.terms, ..Affine::default() };
-        let then = self.nested(body)?;
-        if !then.is_empty() {
-            let (value, bound) = (self.table.linear(&value), self.table.linear(&bound));
-            self.block().stmts.push(Stmt::If { value, bound, then, otherwise: Vec::new() });
-        }
-        Ok(())
+        let (value, bound) = (self.table.linear(&value), self.table.linear(&bound));
+        self.block().stmts.push(Stmt::If { value, bound, then, otherwise });
     }
 
     /// Returns the condition of the lanes in which a form is negative.

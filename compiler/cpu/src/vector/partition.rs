@@ -131,7 +131,7 @@ impl Lowering<'_> {
                 if self.proven[id] {
                     continue;
                 }
-                let Some(least) = self.least_of_guard(id, loop_.var)? else { continue };
+                let Some([least, _]) = self.ends_of_guard(id, loop_.var)? else { continue };
                 if matches!(least.coefficient(loop_.var), Some(Coef::Const(1..))) {
                     of_leaf.push((least, id));
                 }
@@ -147,13 +147,14 @@ impl Lowering<'_> {
         Ok(common.into_iter().flatten().map(|it| it.1).collect())
     }
 
-    /// Returns the least value of a guard's form over all iterations of inner loops, as a form of the
-    /// loops that are open and of `loop_var`. `None` where it is not that of their first iterations.
-    pub(super) fn least_of_guard(
+    /// Returns the least and the greatest value of a guard's form over all iterations of inner loops, as
+    /// forms of the loops that are open and of `loop_var`. `None` where they are not those of their first
+    /// and last iterations.
+    pub(super) fn ends_of_guard(
         &mut self,
         id: GuardId,
         loop_var: VarId,
-    ) -> Result<Option<Affine>, Unsupported> {
+    ) -> Result<Option<[Affine; 2]>, Unsupported> {
         let tree = self.tree;
         let guard = &tree.guards[id];
         if guard.terms.iter().any(|(it, _)| tree.var(*it).derived.is_some()) {
@@ -162,13 +163,29 @@ impl Lowering<'_> {
         let mut form = self.eval(guard)?;
         let is_inner =
             |it: VarId| it == LANE || it != loop_var && (it.0 as usize) < tree.vars.len();
-        let grows = |it: &(VarId, Coef)| it.1.interval(&tree.facts).lo >= 0;
-        let starts_at_0 = |it: VarId| it == LANE || tree.var(it).range.lo >= 0;
-        if form.terms.iter().any(|it| is_inner(it.0) && !(grows(it) && starts_at_0(it.0))) {
-            return Ok(None);
-        }
+        let inner: Vec<(VarId, Coef)> =
+            form.terms.iter().filter(|it| is_inner(it.0)).cloned().collect();
         form.terms.retain(|it| !is_inner(it.0));
-        Ok(Some(form))
+        let (mut least, mut greatest) = (form.clone(), form);
+        for (var, coefficient) in &inner {
+            let last = match *var {
+                LANE => self.lanes() - 1,
+                var => {
+                    let extent =
+                        self.limits[var.0 as usize].or_else(|| tree.var(var).extent.as_constant());
+                    let Some(extent) = extent else { return Ok(None) };
+                    extent - 1
+                }
+            };
+            let sign = coefficient.interval(&tree.facts);
+            let end = match (sign.lo >= 0, sign.hi <= 0) {
+                (true, _) => &mut greatest,
+                (_, true) => &mut least,
+                _ => return Ok(None),
+            };
+            end.add_scaled(&Affine::constant(last), coefficient);
+        }
+        Ok(Some([least, greatest]))
     }
 
     /// Solves a guard for a loop's variable; `None` if it is not affine in it, with a positive
