@@ -19,7 +19,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{TASKS_PER_THREAD, block_scan, hoist_invariant};
+use super::{LONG_TASKS_PER_THREAD, TASKS_PER_THREAD, block_scan, hoist_invariant};
 use crate::sketch::layout::{WORD_BYTES, block_sizes};
 use crate::sketch::{Builder, DecisionKind, Factor, Result, Rows, Template, TemplateKind};
 use tvmtune_ir::dag::access::Access;
@@ -43,6 +43,11 @@ pub(super) const TEMPLATE: Template<Rows> = Template { is_applicable: |_, _| tru
 fn schedule(b: &mut Builder, rows: &Rows) -> Result<()> {
     let Rows { root, ref inside, depth } = *rows;
     let name = b.stage_name(root).to_owned();
+    if inside.is_empty()
+        && let Some(part) = split_among_threads(b, root, depth)?
+    {
+        schedule(b, &Rows { root: part, inside: Vec::new(), depth: depth + 1 })?;
+    }
     let cycles = b.cycles(inside.iter().chain([&root]));
     // First, while bodies still have the invariant subexpressions.
     let mut stages = Vec::new();
@@ -84,6 +89,31 @@ fn schedule(b: &mut Builder, rows: &Rows) -> Result<()> {
     }
     b.note_template(TemplateKind::Rows, root);
     Ok(())
+}
+
+/// Splits rows that are long, and fewer than threads, into parts that are rows of a stage of its own, which
+/// it returns.
+fn split_among_threads(b: &mut Builder, root: StageId, depth: usize) -> Result<Option<StageId>> {
+    let Some((first, along)) = contiguous_reduction(b, root) else { return Ok(None) };
+    let threads = u64::from(b.cpu().threads);
+    let extents = b.extents(root);
+    let n_rows: u64 = extents[..depth].iter().size();
+    let wanted = (threads * LONG_TASKS_PER_THREAD).div_ceil(n_rows);
+    let cycles = b.cycles([&root]) / n_rows as f64;
+    let n_parts = wanted.min((cycles / MIN_TASK_CYCLES) as u64);
+    if n_rows >= threads || n_parts < 2 {
+        return Ok(None);
+    }
+    // The others stay one run of memory together.
+    let axis = (first..along).find(|it| extents[*it] >= n_parts).unwrap_or(along);
+    let unit = if axis == along { LANES } else { 1 };
+    let part = extents[axis].div_ceil(n_parts).next_multiple_of(unit);
+    let sizes = block_sizes(extents[axis].div_ceil(unit));
+    let options: Vec<u64> = sizes.iter().map(|it| it * unit).collect();
+    let name = format!("{} part", b.stage_name(root));
+    let decision = b.decide(name, DecisionKind::Outer, &options, part);
+    let parts = b.split(root, AxisId(axis as u32), &[Factor::Open(decision)])?;
+    b.apply(|it| it.rfactor(root, parts[0])).map(Some)
 }
 
 /// Returns whether rows are read more than once, come from behind the second-level cache, and leave
