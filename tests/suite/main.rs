@@ -51,6 +51,7 @@ mod search;
 mod semantics;
 mod sharing;
 mod space;
+mod spellings;
 mod study;
 mod templates;
 mod tidy;

@@ -11,7 +11,7 @@ use tvmtune_space::default;
 
 /// Runs the program at each extent of its one dynamic dimension. Returns whether its results have the bits
 /// of the definition in which sums are taken in order.
-fn check(source: &str, extents: &[i64]) -> bool {
+pub(crate) fn check(source: &str, extents: &[i64]) -> bool {
     let mut has_bits = true;
     let dag = dsl::program(source).unwrap();
     for isa in [Isa::Avx512, Isa::Avx2] {

@@ -213,9 +213,14 @@ impl PromotionPass<'_, '_> {
         let plan_vars: Vec<VarId> = plan.dims.iter().map(|it| it.0).collect();
         let (target, guards) = redirect(&mut loop_.body, plan.tensor, &sum.element(&plan_vars));
         let identity = literal_bits(plan.reducer.identity(sum.dtype), sum.dtype)?;
-        let guards = self.element_guards(&guards, plan, loop_, &target);
+        let mut guards = self.element_guards(&guards, plan, loop_, &target);
         let vars = self.new_vars(plan);
-        let is_initialized = self.remove_initialization(before, &target, plan, identity);
+        let initialized = self.remove_initialization(before, &target, plan, identity);
+        let is_initialized = initialized.is_some();
+        if let Some(forms) = initialized {
+            // Other guards leave out terms, and not elements.
+            guards.retain(|id| forms.contains(&self.tree.guards[*id]));
+        }
         let is_one_chain = plan.dims.iter().all(|it| it.2 == Role::Tile);
         let start = match is_one_chain && !is_initialized {
             true => {
@@ -367,17 +372,19 @@ impl PromotionPass<'_, '_> {
         }
     }
 
-    /// Removes the initialization of the element, if it stands before the loop.
+    /// Removes the initialization of the element, if it stands before the loop; returns the guards around
+    /// it, of the loops of the plan.
     fn remove_initialization(
         &self,
         before: &mut Vec<Node>,
         target: &Access,
         plan: &AccumulatorPlan,
         identity: u32,
-    ) -> bool {
+    ) -> Option<Vec<Affine>> {
         let touches = |node: &Node| accesses(std::slice::from_ref(node), target.tensor) > 0;
-        let Some(at) = before.iter().rposition(touches) else { return false };
+        let at = before.iter().rposition(touches)?;
         let (mut node, mut vars, mut kinds) = (&before[at], Vec::new(), Vec::new());
+        let mut around = Vec::new();
         let write = loop {
             node = match node {
                 Node::Write(write) => break write,
@@ -385,12 +392,15 @@ impl PromotionPass<'_, '_> {
                     vars.push(it.var);
                     kinds.push(it.kind);
                     if it.body.len() != 1 {
-                        return false;
+                        return None;
                     }
                     &it.body[0]
                 }
-                Node::If { body, .. } if body.len() == 1 => &body[0],
-                Node::If { .. } => return false,
+                Node::If { guards, body } if body.len() == 1 => {
+                    around.extend_from_slice(guards);
+                    &body[0]
+                }
+                Node::If { .. } => return None,
             };
         };
         let tile: Vec<&(VarId, LoopMode, Role)> =
@@ -401,10 +411,10 @@ impl PromotionPass<'_, '_> {
             && matches!(write.value.kind, TermKind::Bits(bits) if bits == identity)
             && tile.iter().map(|it| it.1).eq(kinds)
             && rename(&target.offset, &plan_vars, &vars) == write.target.offset;
-        if starts {
+        starts.then(|| {
             before.remove(at);
-        }
-        starts
+            around.iter().map(|id| rename(&self.tree.guards[*id], &vars, &plan_vars)).collect()
+        })
     }
 }
 

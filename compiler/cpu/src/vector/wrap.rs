@@ -4,15 +4,19 @@
 //! x[(i + 3) % n]   =>   if i + 3 < n { x[i + 3] } else { x[i + 3 - n] }
 //! ```
 //!
-//! A remainder is not linear in the lane, but the dividend is. Where the dividend is less than twice the
-//! divisor, there are two cases, and each is one run of memory.
+//! A remainder is not linear in the lane, but the dividend is. Where the quotient is one of two numbers, there
+//! are two cases, and each is one run of memory.
 
 use tvmtune_ir::dag::{CompareOp, Expr, Subscript};
 use tvmtune_ir::poly::{Atom, Facts, Poly};
 use tvmtune_schedule::nest::Guard;
 
-/// A dividend and its divisor.
-type Division = (Poly, Poly);
+/// A division whose quotient is a number or the next one.
+struct Division {
+    dividend: Poly,
+    divisor: Poly,
+    quotient: i64,
+}
 
 /// Splits an index, or a read at one, by the first quotient or remainder in it that has two cases.
 /// `guards` hold there, and `facts` have the extents of loops.
@@ -25,11 +29,13 @@ pub(super) fn by_cases(expr: &Expr, facts: &Facts, guards: &[Guard]) -> Option<E
         }),
         _ => None,
     }?;
-    let index = |it: &Poly| Box::new(Expr::Index(it.clone()));
+    let index = |it: Poly| Box::new(Expr::Index(it));
+    let Division { dividend, divisor, quotient } = &division;
+    let end = index(divisor.clone() * (quotient + 1));
     Some(Expr::Select {
-        condition: Box::new(Expr::Compare(CompareOp::Lt, index(&division.0), index(&division.1))),
-        then: Box::new(in_case(expr, &division, 0)),
-        otherwise: Box::new(in_case(expr, &division, 1)),
+        condition: Box::new(Expr::Compare(CompareOp::Lt, index(dividend.clone()), end)),
+        then: Box::new(in_case(expr, &division, *quotient)),
+        otherwise: Box::new(in_case(expr, &division, quotient + 1)),
     })
 }
 
@@ -40,12 +46,14 @@ fn in_poly(poly: &Poly, facts: &Facts, guards: &[Guard]) -> Option<Division> {
         let is_above = |most: Poly| (b.clone() - most).is_positive(facts);
         is_above(a.clone()) || guards.iter().any(|it| is_above(most(it)))
     };
+    let is_in = |a: &Poly, b: &Poly, quotient: i64| {
+        let first = a.clone() - b.clone() * quotient;
+        first.is_nonnegative(facts) && is_less(a, &(b.clone() * (quotient + 2)))
+    };
     poly.terms().flat_map(|(atoms, _)| atoms).find_map(|atom| match atom {
-        Atom::Div(a, b) | Atom::Mod(a, b) => {
-            let (a, b) = (&**a, &**b);
-            let has_two_cases =
-                a.has_vars() && a.is_nonnegative(facts) && is_less(a, &(b.clone() * 2));
-            has_two_cases.then(|| (a.clone(), b.clone()))
+        Atom::Div(a, b) | Atom::Mod(a, b) if a.has_vars() => {
+            let quotient = [0, -1].into_iter().find(|it| is_in(a, b, *it))?;
+            Some(Division { dividend: (**a).clone(), divisor: (**b).clone(), quotient })
         }
         _ => None,
     })
@@ -74,10 +82,13 @@ fn in_case(expr: &Expr, division: &Division, quotient: i64) -> Expr {
     }
 }
 
-fn atom_in_case(atom: &Atom, (a, b): &Division, quotient: i64) -> Poly {
+fn atom_in_case(atom: &Atom, division: &Division, quotient: i64) -> Poly {
+    let Division { dividend, divisor, .. } = division;
     match atom {
-        Atom::Div(x, y) if **x == *a && **y == *b => Poly::constant(quotient),
-        Atom::Mod(x, y) if **x == *a && **y == *b => a.clone() - b.clone() * quotient,
+        Atom::Div(a, b) if **a == *dividend && **b == *divisor => Poly::constant(quotient),
+        Atom::Mod(a, b) if **a == *dividend && **b == *divisor => {
+            dividend.clone() - divisor.clone() * quotient
+        }
         _ => Poly::atom(atom.clone()),
     }
 }

@@ -96,6 +96,7 @@ fn other_spellings_and_reducers_have_phases() {
         "sum((0..4, 0..4), |c, k| if (i + 3 * k + 2) % 4 == 1 { w[[c, k]] } else { 0.0 })",
         "sum((0..4, 0..4), |c, k| if (i + k) % 2 == 0 && (i + c) % 2 == 1 { w[[c, k]] } else { 0.0 })",
         "max((0..4, 0..4), |c, k| if (i + k) % 2 == 0 { w[[c, k]] } else { f32::NEG_INFINITY })",
+        "sum((0..4, 0..4), |c, k| if i + k - 3 * ((i + k) / 3) == 1 { w[[c, k]] * x[[c, 0]] } else { 0.0 })",
         // Groups of channels.
         "sum(0..2, |k| w.get([i / 2 * 2 + k, 3]).unwrap_or(0.0))",
         "sum(0..2, |k| x.get([k, i / 2 + k]).unwrap_or(0.0))",

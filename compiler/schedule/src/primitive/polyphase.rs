@@ -119,20 +119,25 @@ fn conjuncts(condition: &Expr, holds: bool, found: &mut Vec<Condition>) -> bool 
 }
 
 /// `value % modulus == residue`
-struct Congruence<'e> {
-    value: &'e Poly,
+struct Congruence {
+    value: Poly,
     modulus: i64,
     residue: i64,
 }
 
-impl<'e> Congruence<'e> {
-    fn of((op, a, b): &'e Condition) -> Option<Self> {
-        let (CompareOp::Eq, Some(residue)) = (op, b.as_constant()) else { return None };
-        let mut terms = a.terms();
-        let (Some(([Atom::Mod(value, by)], 1)), None) = (terms.next(), terms.next()) else {
+impl Congruence {
+    fn of((op, a, b): &Condition) -> Option<Self> {
+        let difference = with_remainders(&(a.clone() - b.clone()));
+        let residue = -difference.constant_term();
+        let remainder = difference + Poly::constant(residue);
+        let mut terms = remainder.terms();
+        let (CompareOp::Eq, Some(([Atom::Mod(value, by)], 1)), None) =
+            (op, terms.next(), terms.next())
+        else {
             return None;
         };
         let modulus = by.as_constant()?;
+        let value = (**value).clone();
         (0..modulus).contains(&residue).then_some(Self { value, modulus, residue })
     }
 
@@ -145,6 +150,27 @@ impl<'e> Congruence<'e> {
         let inverse = (1..self.modulus).find(|it| (step * it).rem_euclid(self.modulus) == 1)?;
         Some((var, inverse))
     }
+}
+
+/// Writes `a - n * (a / n)` as the remainder that it is.
+fn with_remainders(poly: &Poly) -> Poly {
+    let mut out = Poly::default();
+    for (atoms, value) in poly.terms() {
+        out += match atoms {
+            [Atom::Div(a, b)] => match b.as_constant() {
+                Some(by) if value % by == 0 => {
+                    let remainder = Poly::atom(Atom::Mod(a.clone(), b.clone()));
+                    ((**a).clone() - remainder) * (value / by)
+                }
+                _ => Poly::atom(Atom::Div(a.clone(), b.clone())) * value,
+            },
+            atoms => {
+                let atoms = atoms.iter().map(|it| Poly::atom(it.clone()));
+                atoms.fold(Poly::constant(value), |product, it| product * it)
+            }
+        };
+    }
+    out
 }
 
 /// The remainders by which a reduction is split.
@@ -175,7 +201,7 @@ impl Phases {
             let modulus = congruence.modulus;
             if let Entry::Vacant(entry) = phases.sparse.entry(var) {
                 entry.insert(Sparse { condition: number, modulus, inverse });
-                phases.divide(compute, congruence.value, &Poly::constant(modulus))?;
+                phases.divide(compute, &congruence.value, &Poly::constant(modulus))?;
             }
         }
         // An index of blocks, of which a reduced one is added to the first element.
@@ -249,7 +275,7 @@ impl Phases {
             let Congruence { value, residue, .. } = Congruence::of(&conditions[sparse.condition])?;
             let modulus = Poly::constant(sparse.modulus);
             let own = split.take(*var);
-            let rest = split.replaced(value, &facts);
+            let rest = split.replaced(&value, &facts);
             let first =
                 ((Poly::constant(residue) - rest) * sparse.inverse).modulo(&modulus, &facts);
             let value = own * sparse.modulus + split.simplified(&first);

@@ -105,6 +105,7 @@ fn rows_are_reversed_and_rolled() {
             "x[[i, N - 1 - j]]",
             "x[[M - 1 - i, N - 1 - j]] + x[[i, j]]",
             "x[[i, (j + 5) % N]]",
+            "x[[i, (j + 4 * N - 3) % N]]",
             "x[[(i + 2) % M, (j + N - 1) % N]]",
             "x[[i, (j + 5) % N]] * ((j + 5) / N) as f32 + ((j + 2) % N) as f32",
             "if (j + 5) % N < 9 { x[[i, (j + 3) % N]] } else { 0.5 }",
