@@ -13,6 +13,7 @@ mod circumstances;
 mod cli;
 mod configuration;
 mod constants;
+mod coverage;
 mod cuda;
 mod database;
 mod dependencies;

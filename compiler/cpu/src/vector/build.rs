@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::affine::{Affine, Coef, simplify};
 use super::expr::vector_op;
+use super::guarded::GuardedTerm;
 use super::tree::{
     Access, Buffer, Derived, DerivedOp, GuardId, Loop, LoopMode, Node, Term, TermKind, Tree, Var,
     Write, add_stride, literal_bits,
@@ -51,6 +52,7 @@ pub(super) fn build(nest: &Nest, isa: Isa) -> Result<Tree<'_>, Unsupported> {
         proofs: facts,
         enclosing_guards: Vec::new(),
         vectorized: None,
+        lane: None,
         by_cases: false,
     };
     let mut alone = false;
@@ -80,6 +82,8 @@ struct TreeBuilder<'n> {
     enclosing_guards: Vec<Guard>,
     /// The variable of the enclosing vectorized loop.
     vectorized: Option<VarId>,
+    /// The variable of its lanes, of the loop itself or of a part of it, and their number.
+    lane: Option<(VarId, i64)>,
     /// Indices that wrap around are split into cases.
     by_cases: bool,
 }
@@ -112,8 +116,8 @@ impl TreeBuilder<'_> {
     }
 
     /// Adds a term to a reduction. One that is the reducer's identity where a lane-invariant condition
-    /// fails is left out there; where the program fixes bits, it is added, as a product is not contracted
-    /// with a choice.
+    /// fails, or another one in all lanes, is left out there; where the program fixes bits, it is added, as
+    /// a product is not contracted with a choice.
     fn update(
         &mut self,
         tensor: TensorId,
@@ -122,22 +126,44 @@ impl TreeBuilder<'_> {
         value: &Expr,
     ) -> Result<Node, Unsupported> {
         let dtype = self.tree.nest.buffer(tensor).dtype;
-        let is_free = self.tree.nest.numerics == Numerics::Free;
-        let is_invariant = |it: &Guard| {
-            let varies = |var| it.value.mentions(var) || it.bound.mentions(var);
-            !self.vectorized.is_some_and(varies)
+        let identity = Expr::Const(reducer.identity(dtype), dtype);
+        let varies = |it: &Guard| {
+            let mentions = |var| it.value.mentions(var) || it.bound.mentions(var);
+            self.vectorized.is_some_and(mentions)
         };
-        let found = guarded_term(value, reducer, dtype).filter(|_| is_free);
-        let Some((guards, term)) = found.filter(|(it, _)| it.iter().all(is_invariant)) else {
+        let term = match self.tree.nest.numerics {
+            Numerics::Free => GuardedTerm::of(value, &identity, &varies),
+            Numerics::Fixed => None,
+        };
+        let Some(GuardedTerm { guards, weak, term }) = term else {
             return self.write(tensor, index, Some(reducer), value);
         };
+        let mut ids = Vec::new();
+        for it in &guards {
+            ids.push(self.guard(&it.value, &it.bound)?);
+        }
+        for it in &weak {
+            let form = self.flatten(&(it.value.clone() - it.bound.clone()))?;
+            if let Some(form) = self.least_over_lanes(form) {
+                self.tree.guards.push(form);
+                ids.push(self.tree.guards.len() - 1);
+            }
+        }
         let n_before = self.enclosing_guards.len();
         self.enclosing_guards.extend(guards);
-        let node = self.update(tensor, index, reducer, term);
-        let guards = self.enclosing_guards.split_off(n_before);
-        let ids: Vec<GuardId> =
-            guards.iter().map(|it| self.guard(&it.value, &it.bound)).collect::<Result<_, _>>()?;
-        Ok(Node::If { guards: ids, body: vec![node?] })
+        let node = self.write(tensor, index, Some(reducer), &term);
+        self.enclosing_guards.truncate(n_before);
+        Ok(if ids.is_empty() { node? } else { Node::If { guards: ids, body: vec![node?] } })
+    }
+
+    /// Returns the least value of a form in all lanes, if it is that of the first lane or the last.
+    fn least_over_lanes(&self, mut form: Affine) -> Option<Affine> {
+        let (lane, n) = self.lane?;
+        match form.take(lane) {
+            Some(Coef::Const(step)) => form.constant += step.min(0) * (n - 1),
+            _ => return None,
+        }
+        (!self.tree.mentions(&form, lane)).then_some(form)
     }
 
     fn write(
@@ -256,7 +282,7 @@ impl TreeBuilder<'_> {
                 self.strip_mine(var, bound, width, body, guards)?
             }
         };
-        self.vectorized = None;
+        (self.vectorized, self.lane) = (None, None);
         Ok(node)
     }
 
@@ -303,6 +329,7 @@ impl TreeBuilder<'_> {
         body: &[Stmt],
         guards: &[GuardId],
     ) -> Result<Node, Unsupported> {
+        self.lane = Some((var, n));
         let nodes = self.nodes(body, false)?;
         let node = self.loop_over_lanes(var, n, Node::guarded(guards.to_vec(), nodes));
         if !is_serial(&node) {
@@ -520,14 +547,6 @@ impl TreeBuilder<'_> {
         }
         None
     }
-}
-
-/// Matches a term that is the identity of a reduction unless guards hold.
-fn guarded_term(value: &Expr, reducer: Reducer, dtype: DType) -> Option<(Vec<Guard>, &Expr)> {
-    let Expr::Select { condition, then, otherwise } = value else { return None };
-    let is_identity = **otherwise == Expr::Const(reducer.identity(dtype), dtype);
-    let guards = Guard::all_of(condition).filter(|_| is_identity)?;
-    Some((guards, then))
 }
 
 fn is_serial(node: &Node) -> bool {

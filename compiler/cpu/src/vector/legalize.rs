@@ -2,10 +2,27 @@
 //! `minNum` and `maxNum` of NaNs, conversions that saturate or round.
 
 use super::numbering::{Op, ValueGraph, ValueId};
-use super::{VectorBinary, VectorCompare, VectorUnary};
+use super::{Storage, VectorBinary, VectorCompare, VectorUnary};
 use tvmtune_ir::dag::{CompareOp, DType};
 
 impl ValueGraph {
+    /// Returns a value before it was wrapped to a byte, if it was: stores of bytes keep the low one of any.
+    pub(super) fn before_wrap(&self, value: ValueId, storage: Storage) -> ValueId {
+        let unwrapped = match (storage, self.op(value)) {
+            (Storage::I8, Op::Unary(VectorUnary::ShiftRightSigned(24), high)) => {
+                match self.op(high) {
+                    Op::Unary(VectorUnary::ShiftLeft(24), low) => Some(low),
+                    _ => None,
+                }
+            }
+            (Storage::U8, Op::Binary(VectorBinary::And, low, byte)) => {
+                (self.constant_bits(byte) == Some(255)).then_some(low)
+            }
+            _ => None,
+        };
+        unwrapped.unwrap_or(value)
+    }
+
     /// Expands `minNum` or `maxNum` of IEEE 754-2008: of a number and a NaN, the number; of equal
     /// numbers, which may be zeros of different signs, the second.
     ///

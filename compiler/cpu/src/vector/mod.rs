@@ -33,6 +33,7 @@ mod cse;
 mod expr;
 mod fallback;
 mod gather;
+mod guarded;
 mod legalize;
 mod lower;
 mod partition;

@@ -116,8 +116,8 @@ impl Lowering<'_> {
     }
 
     /// Returns the guards without bounds of a loop's variable that each statement stands in, or in one like
-    /// it, and that fail from some iteration on. The iterations behind that one are skipped one by
-    /// one: a tile at the edge may consist of them.
+    /// it, and that depend on the variable. Iterations in which they fail are skipped one by one: a tile
+    /// at the edge may consist of them, and half of a triangle does.
     fn common_guards(
         &mut self,
         loop_: &Loop,
@@ -132,7 +132,7 @@ impl Lowering<'_> {
                     continue;
                 }
                 let Some([least, _]) = self.ends_of_guard(id, loop_.var)? else { continue };
-                if matches!(least.coefficient(loop_.var), Some(Coef::Const(1..))) {
+                if matches!(least.coefficient(loop_.var), Some(Coef::Const(_))) {
                     of_leaf.push((least, id));
                 }
             }

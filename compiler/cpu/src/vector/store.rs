@@ -44,6 +44,10 @@ impl<'t> Lowering<'t> {
             }
             _ => self.term(&write.value)?,
         };
+        let value = match (target, write.reducer) {
+            (ElementRef::Memory { storage, .. }, None) => self.graph().before_wrap(value, storage),
+            _ => value,
+        };
         let Some(reducer) = write.reducer else { return self.store(&write.target, target, value) };
         let reduces_lanes = self.lane.is_some_and(|lane| {
             !self.tree.mentions(&write.target.offset, lane)

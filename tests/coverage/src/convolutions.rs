@@ -1,0 +1,130 @@
+//! Operators: convolutions.
+
+use tvmtune_runtime::autotune;
+
+#[autotune(dims(B = 4, C = 64, O = 64, H = 28, W = 28))]
+pub fn conv3x3(x: Tensor<f32, B, C, H, W>, w: Tensor<f32, O, C, 3, 3>) -> Tensor<f32, B, O, H, W> {
+    compute(|n, o, y, p| {
+        sum((0..C, 0..3, 0..3), |c, r, s| {
+            x.get([n, c, y + r - 1, p + s - 1]).unwrap_or(0.0) * w[[o, c, r, s]]
+        })
+    })
+}
+
+#[autotune(dims(B = 4, C = 64, H = 56, W = 56))]
+pub fn depthwise(x: Tensor<f32, B, C, H, W>, w: Tensor<f32, C, 3, 3>) -> Tensor<f32, B, C, H, W> {
+    compute(|n, c, y, p| {
+        sum((0..3, 0..3), |r, s| x.get([n, c, y + r - 1, p + s - 1]).unwrap_or(0.0) * w[[c, r, s]])
+    })
+}
+
+#[autotune(dims(B = 4, G = 8, C = 8, O = 8, H = 28, W = 28))]
+pub fn grouped(
+    x: Tensor<f32, B, G, C, H, W>,
+    w: Tensor<f32, G, O, C, 3, 3>,
+) -> Tensor<f32, B, G, O, H, W> {
+    compute(|n, g, o, y, p| {
+        sum((0..C, 0..3, 0..3), |c, r, s| {
+            x.get([n, g, c, y + r - 1, p + s - 1]).unwrap_or(0.0) * w[[g, o, c, r, s]]
+        })
+    })
+}
+
+#[autotune(dims(B = 4, C = 64, H = 28, W = 28))]
+pub fn grouped_flat(
+    x: Tensor<f32, B, C, H, W>,
+    w: Tensor<f32, C, 8, 3, 3>,
+) -> Tensor<f32, B, C, H, W> {
+    compute(|n, o, y, p| {
+        sum((0..8, 0..3, 0..3), |c, r, s| {
+            x.get([n, (o / 8) * 8 + c, y + r - 1, p + s - 1]).unwrap_or(0.0) * w[[o, c, r, s]]
+        })
+    })
+}
+
+#[autotune(dims(B = 8, C = 64, O = 64, L = 1024))]
+pub fn conv1d(x: Tensor<f32, B, C, L>, w: Tensor<f32, O, C, 5>) -> Tensor<f32, B, O, L> {
+    compute(|n, o, p| {
+        sum((0..C, 0..5), |c, s| x.get([n, c, p + s - 2]).unwrap_or(0.0) * w[[o, c, s]])
+    })
+}
+
+#[autotune(dims(B = 1, C = 16, O = 16, D = 16, H = 28, W = 28))]
+pub fn conv3d(
+    x: Tensor<f32, B, C, D, H, W>,
+    w: Tensor<f32, O, C, 3, 3, 3>,
+) -> Tensor<f32, B, O, D, H, W> {
+    compute(|n, o, z, y, p| {
+        sum((0..C, 0..3, 0..3, 0..3), |c, q, r, s| {
+            x.get([n, c, z + q - 1, y + r - 1, p + s - 1]).unwrap_or(0.0) * w[[o, c, q, r, s]]
+        })
+    })
+}
+
+#[autotune(dims(B = 4, C = 64, O = 64, H = 28, W = 28))]
+pub fn dilated(x: Tensor<f32, B, C, H, W>, w: Tensor<f32, O, C, 3, 3>) -> Tensor<f32, B, O, H, W> {
+    compute(|n, o, y, p| {
+        sum((0..C, 0..3, 0..3), |c, r, s| {
+            x.get([n, c, y + 2 * r - 2, p + 2 * s - 2]).unwrap_or(0.0) * w[[o, c, r, s]]
+        })
+    })
+}
+
+#[autotune(dims(B = 4, C = 3, O = 64, H = 112, W = 112))]
+pub fn conv7x7(
+    x: Tensor<f32, B, C, H, W>,
+    w: Weight<f32, O, C, 7, 7>,
+) -> Tensor<f32, B, O, { H / 2 }, { W / 2 }> {
+    compute(|n, o, y, p| {
+        sum((0..C, 0..7, 0..7), |c, r, s| {
+            x.get([n, c, 2 * y + r - 3, 2 * p + s - 3]).unwrap_or(0.0) * w[[o, c, r, s]]
+        })
+    })
+}
+
+#[autotune(dims(B = 4, C = 32, O = 64, H = 32, W = 64))]
+pub fn conv3x5(
+    x: Tensor<f32, B, C, H, W>,
+    w: Weight<f32, O, C, 3, 5>,
+) -> Tensor<f32, B, O, { H - 2 }, { W - 4 }> {
+    compute(|n, o, y, p| {
+        sum((0..C, 0..3, 0..5), |c, r, s| x[[n, c, y + r, p + s]] * w[[o, c, r, s]])
+    })
+}
+
+#[autotune(dims(B = 4, C = 64, O = 128, H = 32, W = 32))]
+pub fn conv1x1(x: Tensor<f32, B, C, H, W>, w: Weight<f32, O, C>) -> Tensor<f32, B, O, H, W> {
+    compute(|n, o, y, p| sum(0..C, |c| x[[n, c, y, p]] * w[[o, c]]))
+}
+
+#[autotune(dims(B = 4, C = 16, O = 32, L = 4096))]
+pub fn conv1d_strided_dilated(
+    x: Tensor<f32, B, C, L>,
+    w: Weight<f32, O, C, 3>,
+) -> Tensor<f32, B, O, { (L - 9) / 3 + 1 }> {
+    compute(|n, o, p| sum((0..C, 0..3), |c, s| x[[n, c, 3 * p + 4 * s]] * w[[o, c, s]]))
+}
+
+#[autotune(dims(B = 2, C = 8, O = 16, D = 16, H = 24, W = 24))]
+pub fn conv3d_valid(
+    x: Tensor<f32, B, C, D, H, W>,
+    w: Weight<f32, O, C, 3, 3, 3>,
+) -> Tensor<f32, B, O, { D - 2 }, { H - 2 }, { W - 2 }> {
+    compute(|n, o, z, y, p| {
+        sum((0..C, 0..3, 0..3, 0..3), |c, q, r, s| {
+            x[[n, c, z + q, y + r, p + s]] * w[[o, c, q, r, s]]
+        })
+    })
+}
+
+#[autotune(dims(B = 2, C = 64, H = 56, W = 56))]
+pub fn depthwise5x5_by_2(
+    x: Tensor<f32, B, C, H, W>,
+    w: Weight<f32, C, 5, 5>,
+) -> Tensor<f32, B, C, { H / 2 }, { W / 2 }> {
+    compute(|n, c, y, p| {
+        sum((0..5, 0..5), |r, s| {
+            x.get([n, c, 2 * y + r - 2, 2 * p + s - 2]).unwrap_or(0.0) * w[[c, r, s]]
+        })
+    })
+}

@@ -1,0 +1,139 @@
+//! Operators: elementwise functions.
+
+use tvmtune_runtime::autotune;
+
+#[autotune(dims(N = 1048576))]
+pub fn gated_twice(x: Tensor<f32, N>) -> Tensor<f32, N> {
+    let s = compute(|i| sigmoid(x[[i]]));
+    compute(|i| s[[i]] * x[[i]] + s[[i]])
+}
+
+#[autotune(dims(M = 1024, N = 1024))]
+pub fn swiglu(x: Tensor<f32, M, { N * 2 }>) -> Tensor<f32, M, N> {
+    compute(|i, j| silu(x[[i, j]]) * x[[i, N + j]])
+}
+
+#[autotune(dims(N = 1048576))]
+pub fn less(x: Tensor<f32, N>, y: Tensor<f32, N>) -> Tensor<bool, N> {
+    compute(|i| x[[i]] < y[[i]])
+}
+
+#[autotune(dims(N = 1048576))]
+pub fn gelu_gate(x: Tensor<f32, N>, y: Tensor<f32, N>) -> Tensor<f32, N> {
+    compute(|i| gelu(x[[i]]) * y[[i]])
+}
+
+#[autotune(dims(M = 512, N = 4096))]
+pub fn softsign(x: Tensor<f32, M, N>) -> Tensor<f32, M, N> {
+    compute(|i, j| x[[i, j]] / (1.0 + x[[i, j]].abs()))
+}
+
+#[autotune(dims(M = 512, N = 4096))]
+pub fn elu(x: Tensor<f32, M, N>) -> Tensor<f32, M, N> {
+    compute(|i, j| if x[[i, j]] > 0.0 { x[[i, j]] } else { exp_m1(x[[i, j]]) })
+}
+
+#[autotune(dims(M = 512, N = 4096))]
+pub fn selu(x: Tensor<f32, M, N>) -> Tensor<f32, M, N> {
+    compute(|i, j| if x[[i, j]] > 0.0 { 1.0507 * x[[i, j]] } else { 1.7581 * exp_m1(x[[i, j]]) })
+}
+
+#[autotune(dims(M = 512, N = 4096))]
+pub fn hardtanh(x: Tensor<f32, M, N>) -> Tensor<f32, M, N> {
+    compute(|i, j| x[[i, j]].clamp(-1.0, 1.0))
+}
+
+#[autotune(dims(M = 512, N = 4096))]
+pub fn tanh_of(x: Tensor<f32, M, N>) -> Tensor<f32, M, N> {
+    compute(|i, j| tanh(x[[i, j]]))
+}
+
+#[autotune(dims(M = 512, N = 4096))]
+pub fn softplus_of(x: Tensor<f32, M, N>) -> Tensor<f32, M, N> {
+    compute(|i, j| softplus(x[[i, j]]))
+}
+
+#[autotune(dims(M = 1024))]
+pub fn scalar_mul(x: Tensor<f32, M, M>, s: f32) -> Tensor<f32, M, M> {
+    compute(|i, j| x[[i, j]] * s)
+}
+
+#[autotune(dims(M = 1024, N = 1024))]
+pub fn diag_mul(a: Tensor<f32, M>, b: Tensor<f32, M, N>) -> Tensor<f32, M, N> {
+    compute(|i, j| a[[i]] * b[[i, j]])
+}
+
+#[autotune(dims(M = 1024, N = 1024))]
+pub fn outer(x: Tensor<f32, M>, y: Tensor<f32, N>) -> Tensor<f32, M, N> {
+    compute(|i, j| x[[i]] * y[[j]])
+}
+
+#[autotune(dims(N = 1048576))]
+pub fn relu_of(x: Tensor<f32, N>) -> Tensor<f32, N> {
+    compute(|i| relu(x[[i]]))
+}
+
+#[autotune(dims(N = 1048576))]
+pub fn sigmoid_of(x: Tensor<f32, N>) -> Tensor<f32, N> {
+    compute(|i| sigmoid(x[[i]]))
+}
+
+#[autotune(dims(N = 1048576))]
+pub fn silu_of(x: Tensor<f32, N>) -> Tensor<f32, N> {
+    compute(|i| silu(x[[i]]))
+}
+
+#[autotune(dims(N = 1048576))]
+pub fn gelu_of(x: Tensor<f32, N>) -> Tensor<f32, N> {
+    compute(|i| gelu(x[[i]]))
+}
+
+#[autotune(dims(N = 1048576))]
+pub fn gelu_by_tanh(x: Tensor<f32, N>) -> Tensor<f32, N> {
+    compute(|i| gelu_tanh(x[[i]]))
+}
+
+#[autotune(dims(N = 1048576))]
+pub fn leaky(x: Tensor<f32, N>) -> Tensor<f32, N> {
+    compute(|i| leaky_relu(x[[i]], 0.1))
+}
+
+#[autotune(dims(N = 1048576))]
+pub fn hardswish_of(x: Tensor<f32, N>) -> Tensor<f32, N> {
+    compute(|i| hardswish(x[[i]]))
+}
+
+#[autotune(dims(N = 1048576))]
+pub fn hardsigmoid_of(x: Tensor<f32, N>) -> Tensor<f32, N> {
+    compute(|i| hardsigmoid(x[[i]]))
+}
+
+#[autotune(dims(N = 1048576))]
+pub fn mish_of(x: Tensor<f32, N>) -> Tensor<f32, N> {
+    compute(|i| mish(x[[i]]))
+}
+
+#[autotune(dims(N = 1048576))]
+pub fn logarithm(x: Tensor<f32, N>) -> Tensor<f32, N> {
+    compute(|i| ln(x[[i]]))
+}
+
+#[autotune(dims(N = 1048576))]
+pub fn square_root(x: Tensor<f32, N>) -> Tensor<f32, N> {
+    compute(|i| sqrt(x[[i]]))
+}
+
+#[autotune(dims(N = 1048576))]
+pub fn choose(c: Tensor<bool, N>, x: Tensor<f32, N>, y: Tensor<f32, N>) -> Tensor<f32, N> {
+    compute(|i| if c[[i]] { x[[i]] } else { y[[i]] })
+}
+
+#[autotune(dims(M = 1024, N = 1024))]
+pub fn add_rows(x: Tensor<f32, M, N>, b: Tensor<f32, N>) -> Tensor<f32, M, N> {
+    compute(|i, j| x[[i, j]] + b[[j]])
+}
+
+#[autotune(dims(N = 1048576))]
+pub fn greater_of(x: Tensor<f32, N>, y: Tensor<f32, N>) -> Tensor<f32, N> {
+    compute(|i| max(x[[i]], y[[i]]))
+}

@@ -1,0 +1,37 @@
+//! Operators: small and large types.
+
+use tvmtune_runtime::autotune;
+
+#[autotune(dims(N = 1048576))]
+pub fn u8_to_f32(x: Tensor<u8, N>) -> Tensor<f32, N> {
+    compute(|i| x[[i]] as f32 / 255.0)
+}
+
+#[autotune(dims(N = 1048576))]
+pub fn i64_add(x: Tensor<i64, N>, y: Tensor<i64, N>) -> Tensor<i64, N> {
+    compute(|i| x[[i]] + y[[i]])
+}
+
+#[autotune(dims(N = 1048576))]
+pub fn f64_exp(x: Tensor<f64, N>) -> Tensor<f64, N> {
+    compute(|i| exp(x[[i]]))
+}
+
+#[autotune(dims(M = 256, N = 256, K = 256))]
+pub fn matmul_i8(a: Tensor<i8, M, K>, b: Tensor<i8, N, K>) -> Tensor<i32, M, N> {
+    compute(|i, j| sum(0..K, |k| a[[i, k]] as i32 * b[[j, k]] as i32))
+}
+
+#[autotune(dims(N = 1048576))]
+pub fn i8_add(a: Tensor<i8, N>, b: Tensor<i8, N>) -> Tensor<i8, N> {
+    compute(|i| a[[i]] + b[[i]])
+}
+
+#[autotune(dims(M = 512, N = 1024))]
+pub fn quantize(x: Tensor<f32, M, N>) -> (Tensor<i8, M, N>, Tensor<f32, M>) {
+    let s = compute(|i| max(0..N, |k| x[[i, k]].abs()) / 127.0);
+    let q = compute(|i, k| {
+        (x[[i, k]] / max(s[[i]], 1e-12)).round_ties_even().clamp(-127.0, 127.0) as i8
+    });
+    (q, s)
+}
