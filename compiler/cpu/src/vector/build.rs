@@ -21,6 +21,9 @@ use tvmtune_schedule::nest::{Guard, Nest, Scope, Stmt};
 const REDUCTION_INTERLEAVE: i64 = 4;
 /// Vectors per iteration of other strip-mined loops: LLVM's interleave count.
 const INTERLEAVE: i64 = 2;
+/// The range of a guard of lanes from which on it is tested for: blocks of scans, of 16 iterations, get
+/// slower by tests, and triangles of 512 rows twice as fast; in between chosen by judgement.
+const MIN_LEFT_OUT: i64 = 64;
 /// Iterations beyond which a loop is not fully unrolled.
 const MAX_UNROLLED: i64 = 512;
 
@@ -144,7 +147,8 @@ impl TreeBuilder<'_> {
         }
         for it in &weak {
             let form = self.flatten(&(it.value.clone() - it.bound.clone()))?;
-            if let Some(form) = self.least_over_lanes(form) {
+            let form = self.least_over_lanes(form).filter(|it| self.is_long(it));
+            if let Some(form) = form {
                 self.tree.guards.push(form);
                 ids.push(self.tree.guards.len() - 1);
             }
@@ -154,6 +158,12 @@ impl TreeBuilder<'_> {
         let node = self.write(tensor, index, Some(reducer), &term);
         self.enclosing_guards.truncate(n_before);
         Ok(if ids.is_empty() { node? } else { Node::If { guards: ids, body: vec![node?] } })
+    }
+
+    /// Returns whether a guard that may fail in all lanes leaves out enough iterations to be tested for.
+    fn is_long(&self, form: &Affine) -> bool {
+        let range = self.tree.interval(form);
+        range.hi.saturating_sub(range.lo) >= MIN_LEFT_OUT
     }
 
     /// Returns the least value of a form in all lanes, if it is that of the first lane or the last.
