@@ -1,6 +1,7 @@
 //! Math functions against double precision, and the text of vector code.
 
 mod bits;
+mod guarded;
 mod legalize;
 mod math;
 mod places;

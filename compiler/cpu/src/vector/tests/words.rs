@@ -25,21 +25,34 @@ fn numbers(seed: u64) -> Array {
     })
 }
 
-/// Runs the last stage of a program in vectors along its last axis.
+/// Runs the last stage of a program in vectors along its last axis, around which it reduces.
 pub(super) fn vectorized(dag: &Dag, isa: Isa) -> Schedule {
     let mut schedule = Schedule::new(dag);
     let last = StageId(schedule.order.len() as u32 - 1);
     let axis = A[schedule.stage(last).compute.n_spatial - 1];
     let parts = schedule.split(last, axis, &[isa.lanes().into()]).unwrap();
+    let mut order = schedule.stage(last).order.clone();
+    order.retain(|it| *it != parts[1]);
+    order.push(parts[1]);
+    schedule.reorder(last, &order).unwrap();
     schedule.annotate(last, parts[1], LoopKind::Vectorized).unwrap();
     schedule
 }
 
 pub(super) fn check_program(text: &str, arrays: &[Array]) {
+    check_scheduled(text, arrays, &vectorized);
+}
+
+/// Checks a program under a schedule.
+pub(super) fn check_scheduled(
+    text: &str,
+    arrays: &[Array],
+    scheduled: &dyn Fn(&Dag, Isa) -> Schedule,
+) {
     let dag = program(text);
     let want = interp::run(&dag, &[], arrays, &[]);
     for isa in [Isa::Avx2, Isa::Avx512] {
-        let kernel = kernel(&vectorized(&dag, isa), isa);
+        let kernel = kernel(&scheduled(&dag, isa), isa);
         let got = crate::interp::run(&kernel, &[], arrays, &[], &want).unwrap();
         assert_eq!(got, want, "{text} on {isa:?}");
     }
