@@ -145,7 +145,7 @@ OPERATORS = {
     # layout
     "transpose": lambda x: x.t().contiguous(),
     "nchw_to_nhwc": lambda x: x.permute(0, 2, 3, 1).contiguous(),
-    "split_heads": lambda x, d=64: x.reshape(*x.shape[:2], -1, d).permute(0, 2, 1, 3).contiguous(),
+    "split_heads": lambda x: x.unflatten(2, (12, -1)).permute(0, 2, 1, 3).contiguous(),
     "flip": lambda x: x.flip(1),
     "roll": lambda x: x.roll(-37, 1),
     "tril": torch.tril,

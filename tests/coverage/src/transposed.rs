@@ -219,11 +219,11 @@ pub fn transposed_3d_3x3x3(
 pub fn transposed_dilated(
     x: Tensor<f32, B, C, L>,
     w: Weight<f32, C, O, 5>,
-) -> Tensor<f32, B, O, { L * 2 + 10 }> {
+) -> Tensor<f32, B, O, { L * 2 + 11 }> {
     compute(|n, o, p| {
         sum((0..C, 0..5), |c, s| {
-            if (p + 13 - 3 * s) % 2 == 0 {
-                x.get([n, c, (p + 13 - 3 * s) / 2 - 6]).unwrap_or(0.0) * w[[c, o, s]]
+            if (p + 12 - 3 * s) % 2 == 0 {
+                x.get([n, c, (p + 12 - 3 * s) / 2 - 6]).unwrap_or(0.0) * w[[c, o, s]]
             } else {
                 0.0
             }
