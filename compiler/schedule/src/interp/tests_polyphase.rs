@@ -123,6 +123,9 @@ fn what_has_no_phases_is_refused() {
         "sum(0..N, |k| if (i + k) % N == 0 { x[[k]] } else { 0.0 })",
         "sum(0..4, |k| x[[(i + k) % 2]])",
         "sum(0..N * 2, |k| x.get([k / 2]).unwrap_or(0.0))",
+        // More phases than anybody has.
+        "sum(0..4, |k| if (i + 9 * k) % 1000000007 == 0 { x[[0]] } else { 0.0 })",
+        "sum(0..2, |k| x.get([i / 1000000007 * 2 + k]).unwrap_or(0.0) + y[[i]])",
         // The read beyond the end of phases that are not whole.
         "sum(0..2, |k| if (i + k) % 2 == 0 { x[[i]] } else { 0.0 })",
         // Heads that share keys: not a reduced index that is divided.

@@ -10,6 +10,9 @@ use tvmtune_ir::dag::bounds::{PathFacts, negated};
 use tvmtune_ir::dag::{BinaryOp, CompareOp, Compute, ComputeAxis, Expr, TensorId, UnaryOp};
 use tvmtune_ir::poly::{Atom, Facts, Poly, VarId};
 
+/// The most phases of an axis; strides of networks have up to 16, blocks of channels some hundreds.
+const MAX_PHASES: i64 = 1024;
+
 /// A condition that a term must meet: `a op b`.
 type Condition = (CompareOp, Poly, Poly);
 
@@ -138,7 +141,8 @@ impl Congruence {
         };
         let modulus = by.as_constant()?;
         let value = (**value).clone();
-        (0..modulus).contains(&residue).then_some(Self { value, modulus, residue })
+        let is_small = modulus <= MAX_PHASES && (0..modulus).contains(&residue);
+        is_small.then_some(Self { value, modulus, residue })
     }
 
     /// Finds a reduce variable that the congruence determines up to multiples of the modulus, given
@@ -146,7 +150,7 @@ impl Congruence {
     fn determined(&self, compute: &Compute) -> Option<(VarId, i64)> {
         let mut reduced = compute.reduce_vars().filter(|it| self.value.mentions(*it));
         let (var, None) = (reduced.next()?, reduced.next()) else { return None };
-        let step = self.value.step(var)?;
+        let step = self.value.step(var)?.rem_euclid(self.modulus);
         let inverse = (1..self.modulus).find(|it| (step * it).rem_euclid(self.modulus) == 1)?;
         Some((var, inverse))
     }
@@ -225,7 +229,7 @@ impl Phases {
     /// Splits the spatial axes on which a value's remainder depends; `None` if the divisor is no constant,
     /// or an axis has two divisors of which none divides the other.
     fn divide(&mut self, compute: &Compute, value: &Poly, by: &Poly) -> Option<()> {
-        let by = by.as_constant()?;
+        let by = by.as_constant().filter(|it| *it <= MAX_PHASES)?;
         for var in compute.spatial_vars().filter(|it| value.mentions(*it)) {
             if value.step(var)?.rem_euclid(by) == 0 {
                 continue;
