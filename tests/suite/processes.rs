@@ -142,7 +142,7 @@ fn what_was_interrupted_can_be_read_and_done_again() {
         command
     };
     if device::detect().is_some() {
-        let code = signalled(tvmtune(&["tune", "--budget", "600s"]), "-INT", |tune| {
+        let code = signalled(tvmtune(&["tune", "--budget", "60s"]), "-INT", |tune| {
             until(|| !descendants(tune).is_empty(), "a worker starts");
         });
         assert_eq!(code, None, "the signal ends it");

@@ -17,6 +17,8 @@ pub enum Family {
     Mlp,
     /// Strided, dilated, padded convolution, bias and activation.
     Conv,
+    /// Transposed convolution in one dimension: the terms whose place is a multiple of the stride.
+    Transposed,
     /// A pooling window, of an elementwise stage.
     Pool,
     /// Rows: maximum, differences, their sum, quotient-like combination.
@@ -38,11 +40,12 @@ pub enum Family {
 
 impl Family {
     /// All of them.
-    pub const ALL: [Family; 12] = [
+    pub const ALL: [Family; 13] = [
         Family::Matmul,
         Family::BatchedMatmul,
         Family::Mlp,
         Family::Conv,
+        Family::Transposed,
         Family::Pool,
         Family::Softmax,
         Family::Layernorm,
@@ -62,6 +65,7 @@ pub fn dag(family: Family, numbers: &[u32]) -> (Dag, Vec<i64>) {
         Family::BatchedMatmul => it.batched_matmul(),
         Family::Mlp => it.mlp(),
         Family::Conv => it.conv(),
+        Family::Transposed => it.transposed(),
         Family::Pool => it.pool(),
         Family::Softmax => it.softmax(),
         Family::Layernorm => it.layernorm(),
@@ -247,6 +251,28 @@ impl<'a> Builder<'a> {
         let h = self.sum("h", &[&m, &n], &[&k], mul(read(x, &[0, 2]), read(w, &[2, 1])));
         let g = self.elementwise("g", &[&m, &n], relu(read(h, &[0, 1])));
         vec![self.sum("c", &[&m, &o], &[&n], mul(read(g, &[0, 2]), read(v, &[2, 1])))]
+    }
+
+    fn transposed(&mut self) -> Vec<TensorId> {
+        let (c, l) = (Poly::from(1 + self.below(3)), self.extent());
+        let (taps, stride) = (1 + self.below(4), 2 + self.below(2));
+        let (padding, more) = (self.below(3), self.below(3));
+        let x = self.param("x", DType::F32, &[&c, &l]);
+        let w = self.param("w", DType::F32, &[&c, &taps.into()]);
+        let n = l.clone() * stride + more.into();
+        let mut facts = self.dag.facts();
+        facts.bound_var(VarId(0), n.clone());
+        facts.bound_var(VarId(2), taps.into());
+        // Never negative.
+        let place = var(0) - var(2) + (padding + stride * taps).into();
+        let (quotient, remainder) = place.div_mod(&stride.into(), &facts);
+        let index = quotient - taps.into();
+        let zero = || Expr::f32(0.0);
+        let element = inside(&index, &l).select(Expr::read(x, [var(1), index]), zero());
+        let is_multiple =
+            Expr::Index(remainder).compare(CompareOp::Eq, Expr::Index(Poly::default()));
+        let body = is_multiple.select(mul(element, read(w, &[1, 2])), zero());
+        vec![self.sum("c", &[&n], &[&c, &taps.into()], body)]
     }
 
     fn conv(&mut self) -> Vec<TensorId> {

@@ -59,6 +59,9 @@ pub fn instruction(schedule: &Schedule, it: &Move) -> Instruction {
     if let Some(axis) = tighten(schedule, stage, it) {
         return Instruction::TightenBounds { stage, axis };
     }
+    if it.kind.is_multiple_of(2) && schedule.clone().polyphase(stage).is_ok() {
+        return Instruction::Polyphase { stage };
+    }
     if it.kind.is_multiple_of(3) && schedule.invariant_part(stage).is_ok() {
         return Instruction::HoistInvariant { stage };
     }
@@ -92,7 +95,6 @@ pub fn instruction(schedule: &Schedule, it: &Move) -> Instruction {
         }
         25 => Instruction::CacheRead { tensor: pick_read(schedule, stage, it), reader: stage },
         26..=27 => padded(schedule, it),
-        28 if it.picks[1].is_multiple_of(2) => Instruction::Polyphase { stage },
         28 => Instruction::CacheWrite { stage },
         29 => {
             let reduces = |it: &&AxisId| found.axis(**it).role == crate::AxisRole::Reduce;
