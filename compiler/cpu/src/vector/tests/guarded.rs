@@ -38,7 +38,7 @@ fn terms_are_left_out_exactly_where_conditions_fail() {
             "sum(0..M, |k| if k <= i { if k > j { a[[i, k]] } else { 0.0 } } else { 0.0 })",
             "sum(0..M, |k| if k <= i && a[[i, k]] > 0.0 { b[[k, j]] } else { 0.0 })",
             "max(0..M, |k| if k <= i && k >= j { a[[i, k]] } else { f32::NEG_INFINITY })",
-            // What else is added there counts.
+            // Another value is added where the condition fails.
             "sum(0..M, |k| if k <= i { a[[i, k]] * b[[k, j]] } else { 1.0 })",
             "max(0..M, |k| if k <= i { a[[i, k]] * b[[k, j]] } else { 0.0 })",
         ] {
