@@ -42,12 +42,18 @@ pub(super) const TEMPLATE: Template<Rows> = Template { is_applicable: |_, _| tru
 
 fn schedule(b: &mut Builder, rows: &Rows) -> Result<()> {
     let Rows { root, ref inside, depth } = *rows;
-    let name = b.stage_name(root).to_owned();
     if inside.is_empty()
         && let Some(part) = split_among_threads(b, root, depth)?
     {
-        schedule(b, &Rows { root: part, inside: Vec::new(), depth: depth + 1 })?;
+        // Parts are not split again.
+        by_rows(b, &Rows { root: part, inside: Vec::new(), depth: depth + 1 })?;
     }
+    by_rows(b, rows)
+}
+
+fn by_rows(b: &mut Builder, rows: &Rows) -> Result<()> {
+    let Rows { root, ref inside, depth } = *rows;
+    let name = b.stage_name(root).to_owned();
     let cycles = b.cycles(inside.iter().chain([&root]));
     // First, while bodies still have the invariant subexpressions.
     let mut stages = Vec::new();
@@ -108,6 +114,9 @@ fn split_among_threads(b: &mut Builder, root: StageId, depth: usize) -> Result<O
     let axis = (first..along).find(|it| extents[*it] >= n_parts).unwrap_or(along);
     let unit = if axis == along { LANES } else { 1 };
     let part = extents[axis].div_ceil(n_parts).next_multiple_of(unit);
+    if part >= extents[axis] {
+        return Ok(None);
+    }
     let sizes = block_sizes(extents[axis].div_ceil(unit));
     let options: Vec<u64> = sizes.iter().map(|it| it * unit).collect();
     let name = format!("{} part", b.stage_name(root));
