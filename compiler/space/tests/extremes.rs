@@ -64,6 +64,18 @@ fn means_over_the_first_axis_are_scheduled_beside_what_reads_them() {
 }
 
 #[test]
+fn sums_over_several_axes_of_which_none_has_parts_for_all_threads_are_scheduled() {
+    for n in ["N = 2..=40", "N = 64", "N = 1..=200", "N = 33"] {
+        check(&format!(
+            "#[autotune(dims({n}))]
+            fn total(x: Tensor<f32, N>) -> Tensor<f32> {{
+                compute(|| sum((0..N, 0..N, 0..N), |k, l, m| x[[m]] * 2.0))
+            }}"
+        ));
+    }
+}
+
+#[test]
 fn ranges_up_to_the_largest_extent_are_scheduled() {
     check(
         "#[autotune(dims(T = 1..=2147483647, C = 256))]
