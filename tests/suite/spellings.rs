@@ -190,6 +190,46 @@ fn rows_are_reversed_rolled_and_looked_up() {
 }
 
 #[test]
+fn rows_are_stretched_and_interleaved() {
+    let third = "if j % 3 == 0 { x[[i, j / 3]] } else if j % 3 == 1 { y[[i, j / 3]] } else { 1.5 }";
+    let rotated = "if j % 2 == 0 {
+            x[[i, j / 2]] * y[[i, j / 2]] - x[[i, 2 * (j / 2) % N]]
+        } else { x[[i, j / 2]] + y[[i, j / 2]] }";
+    for (by, element) in [
+        (2, "x[[i, j / 2]]"),
+        (2, "if j % 2 == 0 { x[[i, j / 2]] } else { y[[i, j / 2]] }"),
+        (2, "x.get([i, (j + 1) / 2]).unwrap_or(2.0)"),
+        (2, "x.get([i, j / 2 + 2 * (j % 2) - 1]).unwrap_or(y[[i, j / 2]])"),
+        (2, rotated),
+        (3, "x[[i, j / 3]] + 1.0"),
+        (3, third),
+        (4, "x[[i, j / 4]] - y[[i, j / 4 % 2]]"),
+        (4, "x[[i, j / 4]] * y.get([i, j / 2 - 1]).unwrap_or(0.5)"),
+        (5, "x[[i, j / 5]]"),
+        (8, "x[[i, j / 8]] + (j % 8) as f32"),
+        (16, "x[[i, j / 16]]"),
+        (2, "sum(0..N * 2, |k| x[[i, k / 2]] * (k + j) as f32)"),
+    ] {
+        for length in [format!("N * {by}"), format!("N * {by} - 1")] {
+            let program = format!(
+                "#[autotune(dims(M = 2, N = 2..=100))]
+                 fn f(x: Tensor<f32, M, N>, y: Tensor<f32, M, N>) -> Tensor<f32, M, {{ {length} }}> {{
+                     compute(|i, j| {element})
+                 }}"
+            );
+            let _ = check(&program, &[2, 3, 8, 15, 16, 17, 33, 64, 100]);
+        }
+        let program = format!(
+            "#[autotune(dims(M = 2, N = 36))]
+             fn f(x: Tensor<f32, M, N>, y: Tensor<f32, M, N>) -> Tensor<f32, M, {{ N * {by} }}> {{
+                 compute(|i, j| {element})
+             }}"
+        );
+        let _ = check(&program, &[0]);
+    }
+}
+
+#[test]
 fn long_sums_of_few_rows() {
     for (shape, reduction) in [
         ("N", "sum(0..N, |k| x[[k]])"),

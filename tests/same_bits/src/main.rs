@@ -36,6 +36,6 @@ fn main() -> Result<()> {
     }
     let digest: String = digest.finalize().iter().map(|it| format!("{it:02x}")).collect();
     let plan = ops::attention::plan(ops::attention::Dims { b: 1, s: 16 })?;
-    println!("{digest} {} {} {:?}", plan.isa, plan.tier, plan.numerics);
+    println!("{digest} {} {:?} {}", plan.isa, plan.numerics, plan.tier);
     Ok(())
 }

@@ -280,15 +280,19 @@ impl Generator<'_> {
         }
     }
 
-    /// Four strided accesses of consecutive words, or nearly so: that may be a transposition.
+    /// Four strided accesses of consecutive words, or nearly so: that may be a transposition, or some of them
+    /// an interleaving.
     fn four(&mut self) -> [(Address, LaneStride); 4] {
         let base = Base::Table(EntryId(self.tape.pick(&[0, 7])));
         let offset = self.scaled_linear(50, 4);
         let steps = [STEPS, [-4, -4], [4, 100]];
         let range = self.tape.pick(&steps);
-        let lanes = LaneStride::Strided(self.scaled(2, range, 4));
+        let filling = self.tape.pick(&[None, None, Some(8), Some(12)]);
+        let stride = filling.map_or_else(|| self.scaled(2, range, 4), Count::Const);
+        let lanes = LaneStride::Strided(stride);
         // Lanes go backwards from here.
-        let start = if range[0] < 0 { 4 * 4 * i64::from(self.isa.lanes()) } else { 0 };
+        let is_reversed = range[0] < 0 && filling.is_none();
+        let start = if is_reversed { 4 * 4 * i64::from(self.isa.lanes()) } else { 0 };
         let near = if self.tape.one_in(8) { 8 } else { 4 };
         [0, 4, 8, 8 + near].map(|at| {
             let offset = Linear { constant: offset.constant + start + at, ..offset.clone() };

@@ -123,6 +123,20 @@ fn check_rows(function: &str, words: i64, trace: &str) {
 }
 
 #[test]
+fn phases_of_rows_are_interleaved() {
+    for words in [2, 3, 4, 5, 8] {
+        let index = format!("w / {words}");
+        let element = format!("x[[w % {words}, {index}]] * ({index}) as f32");
+        let rows = format!(
+            "(x: Tensor<f32, E, I>) -> Tensor<f32, {{ I * {words} }}> {{ compute(|w| {element}) }}"
+        );
+        check_rows(&rows, words, "split s0 a0 [256]; annotate s0 a2 vectorized");
+        check_rows(&rows, words, "split s0 a0 [30]; annotate s0 a2 vectorized");
+        check_rows(&rows, words, "annotate s0 a0 vectorized");
+    }
+}
+
+#[test]
 fn rows_are_transposed_into_lanes_and_back() {
     let load = "(x: Tensor<f32, I, E>) -> Tensor<f32, E, I> { compute(|e, i| x[[i, e]] + 1.0) }";
     let store = "(x: Tensor<f32, E, I>) -> Tensor<f32, I, E> { compute(|i, e| x[[e, i]] + 1.0) }";

@@ -128,13 +128,22 @@ pub(super) struct ParamSpec {
     pub(super) dtype: DType,
     pub(super) shape: Vec<u64>,
     pub(super) seed: u64,
-    /// The number of rows that its elements index, if they index any.
-    pub(super) rows: Option<u64>,
+    pub(super) numbers: Numbers,
     /// Timed launches find it in memory, and not in a cache.
     pub(super) cold: bool,
-    /// Its floats are stress values: huge, denormal, equal, cancelling.
-    #[serde(default)]
-    pub(super) is_hostile: bool,
+}
+
+/// The numbers that a parameter draws from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Numbers {
+    /// Floats in -1..1, integers up to 100.
+    Uniform,
+    /// Indices of that many rows, and two that are out of bounds.
+    Rows(u64),
+    /// Floats around -1 and 1: products of thousands of them are neither zero nor infinite.
+    Factors,
+    /// Floats that are huge, denormal, equal, or cancel.
+    Hostile,
 }
 
 /// A result, and its tolerance: `|a - b| <= abs + rel * |b|`.

@@ -56,6 +56,7 @@ pub(super) fn build(nest: &Nest, isa: Isa) -> Result<Tree<'_>, Unsupported> {
         enclosing_guards: Vec::new(),
         vectorized: None,
         lane: None,
+        divides: false,
         by_cases: false,
     };
     let mut alone = false;
@@ -72,12 +73,12 @@ pub(super) fn build(nest: &Nest, isa: Isa) -> Result<Tree<'_>, Unsupported> {
     Ok(build.tree)
 }
 
-struct TreeBuilder<'n> {
-    tree: Tree<'n>,
+pub(super) struct TreeBuilder<'n> {
+    pub(super) tree: Tree<'n>,
     lanes: i64,
     n_registers: i64,
-    /// Substitution for the variable of a strip-mined loop.
-    substituted: Vec<Option<Affine>>,
+    /// Substitution for the variable of a loop that was split.
+    pub(super) substituted: Vec<Option<Affine>>,
     derived: BTreeMap<Derived, VarId>,
     /// Extents of the enclosing loops, in the nest's variables.
     proofs: Facts,
@@ -86,13 +87,19 @@ struct TreeBuilder<'n> {
     /// The variable of the enclosing vectorized loop.
     vectorized: Option<VarId>,
     /// The variable of its lanes, of the loop itself or of a part of it, and their number.
-    lane: Option<(VarId, i64)>,
+    pub(super) lane: Option<(VarId, i64)>,
+    /// Quotients and remainders of indices are computed where they are linear.
+    pub(super) divides: bool,
     /// Indices that wrap around are split into cases.
     by_cases: bool,
 }
 
 impl TreeBuilder<'_> {
-    fn nodes(&mut self, stmts: &[Stmt], is_outermost: bool) -> Result<Vec<Node>, Unsupported> {
+    pub(super) fn nodes(
+        &mut self,
+        stmts: &[Stmt],
+        is_outermost: bool,
+    ) -> Result<Vec<Node>, Unsupported> {
         stmts.iter().map(|stmt| self.node(stmt, is_outermost)).collect()
     }
 
@@ -280,7 +287,7 @@ impl TreeBuilder<'_> {
         let is_ordered = is_fixed && reduces_into(body, var, &is_float);
         let node = match short {
             Some(n) => {
-                let node = self.vectorize_or_serialize(var, n, body, &guards)?;
+                let node = self.vectorize_or_serialize((var, var), n, body, &guards)?;
                 if is_ordered && is_serial(&node) {
                     return Err(Unsupported::Index);
                 }
@@ -326,15 +333,15 @@ impl TreeBuilder<'_> {
             }
             self.tree.guards[*id] = form;
         }
-        let inner = self.vectorize_or_serialize(inner, width, body, &guards)?;
+        let inner = self.vectorize_or_serialize((var, inner), width, body, &guards)?;
         Ok(Node::Loop(Loop { var: outer, kind: LoopMode::Serial, body: vec![inner] }))
     }
 
-    /// Vectorizes a loop if every index is affine in the lane, in each of its cases if need be; else runs it
-    /// serially.
+    /// Vectorizes a loop if every index is affine in the lane, in each of its cases or its phases if need
+    /// be; else runs it serially. The loop is one of the nest, or a part of it, with a variable of its own.
     fn vectorize_or_serialize(
         &mut self,
-        var: VarId,
+        (of_nest, var): (VarId, VarId),
         n: i64,
         body: &[Stmt],
         guards: &[GuardId],
@@ -349,10 +356,15 @@ impl TreeBuilder<'_> {
         let nodes = self.nodes(body, false);
         self.by_cases = false;
         let split = self.loop_over_lanes(var, n, Node::guarded(guards.to_vec(), nodes?));
-        Ok(if is_serial(&split) { node } else { split })
+        if !is_serial(&split) {
+            return Ok(split);
+        }
+        let phases = self.by_phases((of_nest, var), n, body, (guards, &node))?;
+        self.lane = Some((var, n));
+        Ok(phases.unwrap_or(node))
     }
 
-    fn loop_over_lanes(&self, var: VarId, n: i64, body: Vec<Node>) -> Node {
+    pub(super) fn loop_over_lanes(&self, var: VarId, n: i64, body: Vec<Node>) -> Node {
         let mut linear = true;
         let mut check = |form: &Affine| linear &= self.is_lane_linear(form, var, n);
         for_each_form(&body, &self.tree, &mut check);
@@ -507,6 +519,11 @@ impl TreeBuilder<'_> {
             return Ok(None);
         }
         let derived = Derived { op, a: self.flatten(a)?, b: self.flatten(b)? };
+        if self.divides
+            && let Some(form) = self.divided(&derived)
+        {
+            return Ok(Some(form));
+        }
         if let Some(var) = self.derived.get(&derived) {
             return Ok(Some(Affine::var(*var)));
         }
@@ -559,7 +576,7 @@ impl TreeBuilder<'_> {
     }
 }
 
-fn is_serial(node: &Node) -> bool {
+pub(super) fn is_serial(node: &Node) -> bool {
     matches!(node, Node::Loop(it) if it.kind == LoopMode::Serial)
 }
 
@@ -573,7 +590,7 @@ fn reduces_into(body: &[Stmt], var: VarId, is_wanted: &dyn Fn(TensorId) -> bool)
     })
 }
 
-fn for_each_form(nodes: &[Node], tree: &Tree<'_>, check: &mut dyn FnMut(&Affine)) {
+pub(super) fn for_each_form(nodes: &[Node], tree: &Tree<'_>, check: &mut dyn FnMut(&Affine)) {
     for node in nodes {
         match node {
             Node::Loop(it) => for_each_form(&it.body, tree, check),

@@ -64,7 +64,7 @@ pub(super) fn emit(
     let mut at = 0;
     while at < pending.len() {
         // The values of stores side by side are computed before the first of them.
-        let n = if emit.kept.side_by_side[at] { N_VECTORS } else { 1 };
+        let n = emit.kept.side_by_side[at];
         let stmts: Vec<Stmt> = pending[at..at + n].iter().map(|it| emit.stmt(*it)).collect();
         emit.out.extend(stmts);
         at += n;
@@ -84,8 +84,8 @@ struct ReusePlan {
     always: Vec<bool>,
     /// The four loads that a load stands beside, in order of their addresses, itself included.
     together: Vec<Option<[ValueId; N_VECTORS]>>,
-    /// The first of four stores that stand side by side, by statement.
-    side_by_side: Vec<bool>,
+    /// The number of stores that stand side by side from a statement on, by statement.
+    side_by_side: Vec<usize>,
     /// Kept from each use to the next.
     gaps: Vec<Vec<bool>>,
 }
@@ -235,18 +235,19 @@ impl Uses {
     }
 }
 
-/// Finds the first ones of four stores that stand side by side, and counts registers for their values.
+/// Finds stores that stand side by side, and counts registers for their values. Returns how many stand so
+/// from each statement on.
 fn plan_stores(
     graph: &ValueGraph,
     interned: &Interned,
     pending: &[PendingStmt],
     pressure: &mut [u32],
-) -> Vec<bool> {
-    let mut side_by_side = vec![false; pending.len()];
+) -> Vec<usize> {
+    let mut side_by_side = vec![1; pending.len()];
     let mut at = 0;
-    while let Some(stmts) = pending[at..].first_chunk() {
-        side_by_side[at] = transpose::are_stores(graph, interned, stmts);
-        let n = if side_by_side[at] { N_VECTORS } else { 1 };
+    while at < pending.len() {
+        let n = transpose::n_stores(graph, interned, &pending[at..]);
+        side_by_side[at] = n;
         pressure[at..at + n].iter_mut().for_each(|it| *it += n as u32 - 1);
         at += n;
     }

@@ -174,8 +174,11 @@ impl<'t> Lowering<'t> {
         match loop_.kind {
             LoopMode::Unrolled(n) => {
                 let n = self.limits[loop_.var.0 as usize].map_or(n, |limit| limit.min(n));
+                let tested = self.tested_of_unrolled(loop_)?;
                 for at in 0..n {
-                    self.iteration(loop_, Binding::Const(at), &mut |this| this.nodes(&loop_.body))?;
+                    self.iteration(loop_, Binding::Const(at), &mut |this| {
+                        this.tested(loop_.var, &tested, &mut |this| this.nodes(&loop_.body))
+                    })?;
                 }
             }
             LoopMode::Vectorized(n) => self.vectorized_loop(loop_, n)?,
@@ -307,15 +310,24 @@ impl<'t> Lowering<'t> {
         let Some([least, greatest]) = self.ends_of_guard(*id, loop_var)? else {
             return body(self);
         };
+        if self.interval(&least).lo >= 0 {
+            return Ok(());
+        }
         let (fails, holds) = (self.interval(&least).hi >= 0, self.interval(&greatest).lo < 0);
-        match (fails, holds && least != greatest) {
+        let is_uniform = least == greatest;
+        let proven = &mut |this: &mut Self| {
+            this.proven[*id] = true;
+            let done = body(this);
+            this.proven[*id] = false;
+            done
+        };
+        match (fails, holds) {
             (false, _) => body(self),
+            (true, _) if is_uniform => self.branch(least, proven),
             (true, false) => self.branch(least, body),
             (true, true) => {
                 self.flush();
-                self.proven[*id] = true;
-                let then = self.nested(body)?;
-                self.proven[*id] = false;
+                let then = self.nested(proven)?;
                 let otherwise = self.nested(&mut |this| this.branch(least.clone(), body))?;
                 self.push_branch(greatest, then, otherwise);
                 Ok(())

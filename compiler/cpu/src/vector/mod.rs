@@ -43,6 +43,7 @@ mod print;
 mod promote;
 mod context;
 mod interchange;
+mod lane_phases;
 mod table;
 pub(crate) mod transpose;
 mod tree;

@@ -115,6 +115,20 @@ impl Lowering<'_> {
         Ok(ranges)
     }
 
+    /// Returns the guards of an unrolled loop that one branch for all statements of an iteration tests: those
+    /// that do not depend on inner loops.
+    pub(super) fn tested_of_unrolled(&mut self, loop_: &Loop) -> Result<Vec<GuardId>, Unsupported> {
+        let (_, leaves) = guards_below(loop_);
+        let mut tested = self.common_guards(loop_, &leaves, &|_| true)?;
+        let mut is_uniform = Vec::new();
+        for id in &tested {
+            is_uniform.push(self.ends_of_guard(*id, loop_.var)?.is_some_and(|[a, b]| a == b));
+        }
+        let mut is_uniform = is_uniform.into_iter();
+        tested.retain(|_| is_uniform.next() == Some(true));
+        Ok(tested)
+    }
+
     /// Returns the guards without bounds of a loop's variable that each statement stands in, or in one like
     /// it, and that depend on the variable. Iterations in which they fail are skipped one by one: a tile
     /// at the edge may consist of them, and half of a triangle does.

@@ -1,4 +1,5 @@
-//! Strided accesses of consecutive words, four of which machine code replaces by a transposition.
+//! Strided accesses of consecutive words, four of which machine code replaces by a transposition, and two
+//! or three of which by an interleaving if they fill memory.
 //!
 //! ```text
 //! s0: use t0[p].+s; s1: use t0[p + 4].+s; ...
@@ -33,8 +34,14 @@ pub(crate) fn is_transposable_store(lanes: LaneStride, storage: Storage) -> bool
         && matches!(lanes, LaneStride::Strided(Count::Const(step)) if step.unsigned_abs() >= row)
 }
 
+/// Returns whether `n` unmasked stores of consecutive words fill memory.
+pub(crate) fn fills_memory(n: usize, lanes: LaneStride, storage: Storage) -> bool {
+    let row = n as i64 * Storage::Word.bytes();
+    storage == Storage::Word && lanes == LaneStride::Strided(Count::Const(row))
+}
+
 /// Returns whether addresses are those of consecutive words.
-pub(crate) fn are_consecutive(addresses: [&Address; N_VECTORS]) -> bool {
+pub(crate) fn are_consecutive(addresses: &[&Address]) -> bool {
     let first = addresses[0];
     (0..).zip(addresses).all(|(n, it)| {
         it.base == first.base
@@ -90,25 +97,42 @@ pub(super) fn writes(interned: &Interned, stmt: &PendingStmt, base: Base) -> boo
     matches!(stmt, PendingStmt::Store { address, .. } if interned.addresses.value(*address).base == base)
 }
 
-/// Returns whether four statements are stores of consecutive words whose values may all be computed
-/// before the first of them.
-pub(super) fn are_stores(
+/// Returns how many statements from the first on are stores of a transposition or of an interleaving; 1 if
+/// they are of none.
+pub(super) fn n_stores(graph: &ValueGraph, interned: &Interned, stmts: &[PendingStmt]) -> usize {
+    let is_of = |n: usize, is_wanted: fn(LaneStride, Storage) -> bool| {
+        stmts.get(..n).is_some_and(|it| are_stores(graph, interned, it, is_wanted))
+    };
+    match () {
+        () if is_of(N_VECTORS, is_transposable_store) => N_VECTORS,
+        () if is_of(3, |lanes, storage| fills_memory(3, lanes, storage)) => 3,
+        () if is_of(2, |lanes, storage| fills_memory(2, lanes, storage)) => 2,
+        () => 1,
+    }
+}
+
+/// Returns whether statements are stores of consecutive words whose values may all be computed before the
+/// first of them.
+fn are_stores(
     graph: &ValueGraph,
     interned: &Interned,
-    stmts: &[PendingStmt; N_VECTORS],
+    stmts: &[PendingStmt],
+    is_wanted: fn(LaneStride, Storage) -> bool,
 ) -> bool {
     let store = |stmt: &PendingStmt| match *stmt {
         PendingStmt::Store { address, lanes, storage, value, mask: MaskRef::All }
-            if is_transposable_store(lanes, storage) =>
+            if is_wanted(lanes, storage) =>
         {
             Some((interned.addresses.value(address), lanes, value))
         }
         _ => None,
     };
-    let [Some(a), Some(b), Some(c), Some(d)] = stmts.each_ref().map(store) else { return false };
-    [b.1, c.1, d.1] == [a.1; 3]
-        && are_consecutive([a.0, b.0, c.0, d.0])
-        && !reads(graph, interned, &[b.2, c.2, d.2], a.0.base)
+    let Some(stores) = stmts.iter().map(store).collect::<Option<Vec<_>>>() else { return false };
+    let addresses: Vec<&Address> = stores.iter().map(|it| it.0).collect();
+    let values: Vec<ValueId> = stores[1..].iter().map(|it| it.2).collect();
+    stores.iter().all(|it| it.1 == stores[0].1)
+        && are_consecutive(&addresses)
+        && !reads(graph, interned, &values, addresses[0].base)
 }
 
 /// Returns whether values read memory from a base.

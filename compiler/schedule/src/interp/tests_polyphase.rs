@@ -17,15 +17,15 @@ fn a_transposed_convolution_is_one_for_each_remainder() {
             } else { 0.0 }))
         }";
     insta::assert_snapshot!(nest_of(program, "polyphase s0"), @r#"
-    workspace out_phases[N, 2]: f32
-    for i_q in 0..N
-      for i_p in 0..2
-        out_phases[i_q, i_p] = 0
+    workspace out_phases[2, N]: f32
+    for i_p in 0..2
+      for i_q in 0..N
+        out_phases[i_p, i_q] = 0
         for c in 0..C
           for k in 0..2
-            out_phases[i_q, i_p] += select((i_q + i_p - k) >= 0 && (i_q + i_p - k) < N, x[c, i_q + i_p - k], 0) * w[c, -i_p + 2*k + 1]
+            out_phases[i_p, i_q] += select((i_p + i_q - k) >= 0 && (i_p + i_q - k) < N, x[c, i_p + i_q - k], 0) * w[c, -i_p + 2*k + 1]
     for i in 0..2*N
-      out[i] = out_phases[((i)/(2)), ((i)%(2))]
+      out[i] = out_phases[((i)%(2)), ((i)/(2))]
     "#);
 }
 

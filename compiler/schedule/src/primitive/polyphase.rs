@@ -1,8 +1,8 @@
 //! Polyphase decomposition: a reduction whose terms depend on remainders of its indices, computed for each
 //! remainder on its own.
 
-use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::error::{ErrorKind, ScheduleError, refuse_if};
 use crate::{Instruction, Schedule, Stage, StageId};
@@ -25,9 +25,12 @@ impl Schedule {
     /// ```text
     /// c[i] = sum(k < 4, if (i + k + 1) % 2 == 0 { a[(i + k + 1) / 2 - k] * w[k] } else { 0 })
     /// =>
-    /// c_phases[q, p] = sum(l < 2, a[q - l + 1] * w[2*l - p + 1])
-    /// c[i] = c_phases[i / 2, i % 2]
+    /// c_phases[p, q] = sum(l < 2, a[q - l + 1] * w[2*l - p + 1])
+    /// c[i] = c_phases[i % 2, i / 2]
     /// ```
+    ///
+    /// Phases that leave out terms come before the axes that have them: each is a reduction of its own.
+    /// Others, such as the channels of a group, follow their quotient.
     ///
     /// # Errors
     ///
@@ -182,8 +185,18 @@ fn with_remainders(poly: &Poly) -> Poly {
 struct Phases {
     /// The divisor of each spatial axis that is split into quotient and remainder.
     divisors: BTreeMap<VarId, i64>,
+    /// Those of these axes whose remainder decides which terms there are.
+    selecting: BTreeSet<VarId>,
     /// The reduce axes of which not every iteration remains.
     sparse: BTreeMap<VarId, Sparse>,
+}
+
+/// The part of a spatial axis that an axis of the phases is.
+#[derive(Clone, Copy)]
+enum Part {
+    Whole,
+    Quotient,
+    Phase,
 }
 
 /// A reduce axis of which one of `modulus` iterations meets a condition.
@@ -206,6 +219,8 @@ impl Phases {
             if let Entry::Vacant(entry) = phases.sparse.entry(var) {
                 entry.insert(Sparse { condition: number, modulus, inverse });
                 phases.divide(compute, &congruence.value, &Poly::constant(modulus))?;
+                let divided = phases.divisors.keys().copied();
+                phases.selecting.extend(divided.filter(|it| congruence.value.mentions(*it)));
             }
         }
         // An index of blocks, of which a reduced one is added to the first element.
@@ -250,16 +265,34 @@ impl Phases {
         })
     }
 
+    /// Returns the spatial axes of the phases.
+    fn parts(&self, compute: &Compute) -> Vec<(VarId, Part)> {
+        let mut parts = Vec::new();
+        for var in compute.spatial_vars() {
+            let is_first = |it: &VarId| self.selecting.first() == Some(it);
+            if is_first(&var) {
+                parts.extend(self.selecting.iter().map(|it| (*it, Part::Phase)));
+            }
+            match (self.divisors.contains_key(&var), self.selecting.contains(&var)) {
+                (false, _) => parts.push((var, Part::Whole)),
+                (true, true) => parts.push((var, Part::Quotient)),
+                (true, false) => parts.extend([(var, Part::Quotient), (var, Part::Phase)]),
+            }
+        }
+        parts
+    }
+
     /// Returns the place of an element among the phases.
     fn index(&self, compute: &Compute, facts: &Facts) -> Vec<Poly> {
-        let place = |var: VarId| match self.divisors.get(&var) {
-            None => vec![Poly::var(var)],
-            Some(by) => {
-                let (quotient, phase) = Poly::var(var).div_mod(&Poly::constant(*by), facts);
-                vec![quotient, phase]
+        let place = |(var, part): (VarId, Part)| {
+            let by = Poly::constant(self.divisors.get(&var).copied().unwrap_or(1));
+            let (quotient, phase) = Poly::var(var).div_mod(&by, facts);
+            match part {
+                Part::Whole | Part::Quotient => quotient,
+                Part::Phase => phase,
             }
         };
-        compute.spatial_vars().flat_map(place).collect()
+        self.parts(compute).into_iter().map(place).collect()
     }
 
     /// Returns the reduction for each phase; `None` if something else than phases is still divided.
@@ -316,27 +349,33 @@ impl Phases {
     }
 
     fn split_axes(&self, compute: &Compute, facts: &Facts) -> SplitAxes {
-        let (mut axes, mut values) = (Vec::new(), Vec::new());
-        let (mut n_spatial, mut phases) = (0, BTreeMap::new());
-        for (n, axis) in compute.axes.iter().enumerate() {
-            let var = VarId(n as u32);
-            let mut add = |name: String, extent: Poly| {
-                axes.push(ComputeAxis { name, extent });
-                VarId(axes.len() as u32 - 1)
+        let (mut axes, mut phases) = (Vec::new(), BTreeMap::new());
+        let mut values = vec![Poly::default(); compute.axes.len()];
+        let mut add = |name: String, extent: Poly| {
+            axes.push(ComputeAxis { name, extent });
+            VarId(axes.len() as u32 - 1)
+        };
+        let parts = self.parts(compute);
+        let n_spatial = parts.len();
+        let reduced = compute.reduce_vars().map(|it| (it, Part::Whole));
+        for (var, part) in parts.into_iter().chain(reduced) {
+            let axis = &compute.axes[var.0 as usize];
+            let name = &axis.name;
+            let by = self.divisors.get(&var).copied().unwrap_or(1);
+            values[var.0 as usize] += match part {
+                Part::Whole => {
+                    let by = self.sparse.get(&var).map_or(1, |it| it.modulus);
+                    Poly::var(add(name.clone(), axis.extent.ceil_div(by, facts)))
+                }
+                Part::Quotient => {
+                    Poly::var(add(format!("{name}_q"), axis.extent.ceil_div(by, facts))) * by
+                }
+                Part::Phase => {
+                    let phase = add(format!("{name}_p"), Poly::constant(by));
+                    phases.insert(phase, by);
+                    Poly::var(phase)
+                }
             };
-            let value = if let Some(by) = self.divisors.get(&var) {
-                let quotient = add(format!("{}_q", axis.name), axis.extent.ceil_div(*by, facts));
-                let phase = add(format!("{}_p", axis.name), Poly::constant(*by));
-                phases.insert(phase, *by);
-                Poly::var(quotient) * *by + Poly::var(phase)
-            } else {
-                let by = self.sparse.get(&var).map_or(1, |it| it.modulus);
-                Poly::var(add(axis.name.clone(), axis.extent.ceil_div(by, facts)))
-            };
-            values.push(value);
-            if n + 1 == compute.n_spatial {
-                n_spatial = axes.len();
-            }
         }
         SplitAxes { axes, n_spatial, values, phases }
     }

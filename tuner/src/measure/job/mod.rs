@@ -7,12 +7,14 @@ mod gpu;
 
 use std::sync::Arc;
 
-use tvmtune_ir::dag::{DType, Dag, Expr, Number, Subscript, TensorId};
+use tvmtune_ir::dag::{
+    BinaryOp, Compute, DType, Dag, Expr, Number, Reducer, Subscript, TensorId, UnaryOp,
+};
 use tvmtune_ir::digest::Digest;
 use tvmtune_ir::interp::Array;
 use tvmtune_schedule::Layout;
 
-use super::protocol::{Case, CodeSpec, LayoutSpec, OutputSpec, ParamSpec, Problem, Word};
+use super::protocol::{Case, CodeSpec, LayoutSpec, Numbers, OutputSpec, ParamSpec, Problem, Word};
 use crate::device::Device;
 
 /// Arguments for one launch of a program.
@@ -58,9 +60,8 @@ impl CaseSpec {
             dtype: dag.tensor(id).dtype,
             shape: shape(id),
             seed: seed.wrapping_mul(1000).wrapping_add(n as u64),
-            rows: rows(dag, id, dims),
+            numbers: numbers(dag, id, dims),
             cold: false,
-            is_hostile: false,
         };
         let output = |id: &TensorId| {
             let (rel, abs) = tolerance(*id);
@@ -86,7 +87,11 @@ impl CaseSpec {
     /// The same extents, with stress values for floats.
     #[must_use]
     pub fn with_hostile_numbers(mut self) -> Self {
-        self.case.params.iter_mut().for_each(|it| it.is_hostile = true);
+        for it in &mut self.case.params {
+            if !matches!(it.numbers, Numbers::Rows(_)) {
+                it.numbers = Numbers::Hostile;
+            }
+        }
         self
     }
 
@@ -145,6 +150,28 @@ impl CaseSpec {
     }
 }
 
+/// Returns the numbers that a parameter draws from, by the use that is made of them.
+fn numbers(dag: &Dag, param: TensorId, dims: &[i64]) -> Numbers {
+    let is_factor = |it: &Compute| it.reducer == Some(Reducer::Prod) && multiplies(&it.body, param);
+    match rows(dag, param, dims) {
+        Some(rows) => Numbers::Rows(rows),
+        None if dag.computes.iter().any(is_factor) => Numbers::Factors,
+        None => Numbers::Uniform,
+    }
+}
+
+/// Tells if elements of a tensor are factors of a value, where a condition does not leave them out.
+fn multiplies(value: &Expr, tensor: TensorId) -> bool {
+    match value {
+        Expr::Read { tensor: read, .. } => *read == tensor,
+        Expr::Cast(_, a) | Expr::Unary(UnaryOp::Neg | UnaryOp::Abs, a) => multiplies(a, tensor),
+        Expr::Binary(BinaryOp::Mul, a, b) | Expr::Select { then: a, otherwise: b, .. } => {
+            multiplies(a, tensor) || multiplies(b, tensor)
+        }
+        _ => false,
+    }
+}
+
 /// Returns the number of rows that a parameter indexes, if it indexes a tensor.
 fn rows(dag: &Dag, param: TensorId, dims: &[i64]) -> Option<u64> {
     let mut rows = None;
@@ -166,4 +193,19 @@ fn rows(dag: &Dag, param: TensorId, dims: &[i64]) -> Option<u64> {
 
 fn unsigned(value: i64) -> u64 {
     u64::try_from(value).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_that_are_multiplied_by_thousands_are_drawn_around_one() {
+        let text = "tvmtune dag v1\ninput t0: f32[8, 9]\ninput t1: f32[8]\n\
+                    t2: f32[8] = prod(v1 < 9) mul(neg(t0[v0, v1]), 3.0_f32)\n\
+                    t3: f32[8] = mul(t2[v0], t1[v0])\nreturn t3\n";
+        let case = CaseSpec::new(&Arc::new(text.parse().unwrap()), &[], 1, &|_| (0.0, 0.0));
+        let numbers: Vec<Numbers> = case.case.params.iter().map(|it| it.numbers).collect();
+        assert_eq!(numbers, [Numbers::Factors, Numbers::Uniform]);
+    }
 }

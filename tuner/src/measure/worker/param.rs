@@ -6,7 +6,7 @@ use tvmtune_ir::dag::{DType, Number};
 use tvmtune_ir::interp::Array;
 use tvmtune_runtime::raw::Layout;
 
-use super::super::protocol::{LayoutSpec, ParamSpec};
+use super::super::protocol::{LayoutSpec, Numbers, ParamSpec};
 use super::invalid;
 use crate::random::Random;
 
@@ -25,8 +25,7 @@ const HOSTILE: [&[f64]; 5] = [
 ];
 
 impl ParamSpec {
-    /// Draws the parameter's value: floats in -1..1, or hostile ones; indices of rows, and two that are out of bounds;
-    /// other integers up to 100.
+    /// Draws the parameter's value.
     pub(crate) fn array(&self) -> Array {
         self.drawn().repeated(&self.shape)
     }
@@ -54,21 +53,30 @@ impl ParamSpec {
     /// Draws one period of the elements.
     fn drawn(&self) -> Array {
         let few = [self.n_elements().min(PERIOD) as u64];
-        match self.rows {
-            Some(rows) => {
-                let mut random = Random::new(self.seed);
+        let mut random = Random::new(self.seed);
+        match self.numbers {
+            Numbers::Rows(rows) => {
                 let row = |_| Number::Int(random.below(rows as usize + 2) as i64 - 1);
                 Array::from_fn(self.dtype, &few, row)
             }
-            None if self.is_hostile && self.dtype.is_float() => {
-                let mut random = Random::new(self.seed);
+            Numbers::Hostile if self.dtype.is_float() => {
                 let from = HOSTILE[random.below(HOSTILE.len())];
                 let number = |_| Number::Float(from[random.below(from.len())]).cast(self.dtype);
                 Array::from_fn(self.dtype, &few, number)
             }
-            None => Array::random(self.dtype, &few, self.seed),
+            Numbers::Factors if self.dtype.is_float() => {
+                Array::from_fn(self.dtype, &few, |_| Number::Float(factor(&mut random)))
+            }
+            _ => Array::random(self.dtype, &few, self.seed),
         }
     }
+}
+
+/// Draws a number near 1 or -1, as likely the reciprocal of one as that one.
+fn factor(random: &mut Random) -> f64 {
+    let near = 1.0 + random.unit() / 32.0;
+    let near = if random.below(2) == 0 { near } else { 1.0 / near };
+    if random.below(2) == 0 { near } else { -near }
 }
 
 /// The packing of a parameter, by the function that packs weights for users.
@@ -138,9 +146,8 @@ mod tests {
             dtype: DType::F16,
             shape: vec![3, 500_000],
             seed: 1,
-            rows: None,
+            numbers: Numbers::Uniform,
             cold: false,
-            is_hostile: false,
         };
         let array = param.array();
         assert_eq!(array.get(0), array.get(PERIOD));
@@ -157,9 +164,8 @@ mod tests {
                 dtype: DType::F32,
                 shape,
                 seed,
-                rows: None,
+                numbers: Numbers::Hostile,
                 cold: false,
-                is_hostile: true,
             };
             let numbers = param.array().to_f32_vec();
             let is_of = |it: &&[f64]| {
@@ -173,14 +179,28 @@ mod tests {
     }
 
     #[test]
+    fn products_of_many_factors_are_neither_zero_nor_infinite() {
+        let param = ParamSpec {
+            dtype: DType::F32,
+            shape: vec![PERIOD as u64],
+            seed: 1,
+            numbers: Numbers::Factors,
+            cold: false,
+        };
+        let factors = param.array().to_f32_vec();
+        let product: f64 = factors.iter().map(|it| f64::from(*it)).product();
+        assert!((-30.0..30.0).contains(&product.abs().log2()), "{product}");
+        assert!(factors.iter().all(|it| it.abs() != 1.0), "one that is left out shows");
+    }
+
+    #[test]
     fn rows_are_looked_up_by_numbers_that_are_nearly_always_inside() {
         let param = ParamSpec {
             dtype: DType::I32,
             shape: vec![1000],
             seed: 1,
-            rows: Some(10),
+            numbers: Numbers::Rows(10),
             cold: false,
-            is_hostile: false,
         };
         let array = param.array();
         let rows: Vec<i64> = (0..1000).map(|it| array.get(it).to_i64()).collect();

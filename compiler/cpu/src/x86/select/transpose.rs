@@ -1,4 +1,5 @@
-//! Selection of four strided loads, or four strided stores, of consecutive words as a transposition.
+//! Selection of four strided loads, or four strided stores, of consecutive words as a transposition, and of
+//! two or three stores that fill memory as an interleaving.
 //!
 //! ```text
 //! r0 = t0[p].+s; r1 = t0[p + 4].+s; r2 = t0[p + 8].+s; r3 = t0[p + 12].+s
@@ -8,25 +9,26 @@
 //! A gather or scatter takes a cycle or more for each lane; a row takes one access for four vectors.
 //! Both touch the same words. [`crate::vector`] puts such statements side by side.
 
+use tvmtune_ir::target::Isa;
+
 use super::super::encode::Width;
 use super::super::induction::is_scatter;
 use super::super::inst::{Inst, IntOperand, MemBase, MemOperand, Operand, VectorInst, VirtReg};
-use super::super::opcode;
+use super::super::opcode::{self, Opcode};
 use super::Selector;
 use crate::vector::transpose::{
-    N_VECTORS, are_consecutive, is_transposable_load, is_transposable_store,
+    N_VECTORS, are_consecutive, fills_memory, is_transposable_load, is_transposable_store,
 };
 use crate::vector::{Address, Base, Count, LaneStride, Reg, Stmt, Storage, Value};
 
 /// Displacements of the rows up to which they need no pointer of their own.
 const MAX_DISPLACEMENT: u64 = 1 << 29;
 
-/// Four strided accesses of consecutive words: the first address, the stride, and what is loaded or
-/// stored.
-struct Transposition<'a, T> {
+/// Strided accesses of consecutive words: the first address, the stride, and what is loaded or stored.
+struct Group<'a, T, const N: usize> {
     address: &'a Address,
     stride: Count,
-    vectors: [T; N_VECTORS],
+    vectors: [T; N],
 }
 
 /// The rows of a transposition: the lanes of its accesses.
@@ -39,20 +41,20 @@ struct Rows {
     advance: Option<(VirtReg, IntOperand)>,
 }
 
-impl<'a, T: Copy> Transposition<'a, T> {
-    /// Combines four accesses if they have one stride and their addresses are consecutive words.
-    fn of(accesses: [(&'a Address, LaneStride, T); N_VECTORS]) -> Option<Self> {
+impl<'a, T: Copy, const N: usize> Group<'a, T, N> {
+    /// Combines accesses if they have one stride and their addresses are consecutive words.
+    fn of(accesses: [(&'a Address, LaneStride, T); N]) -> Option<Self> {
         let (address, lanes, _) = accesses[0];
         let LaneStride::Strided(stride) = lanes else { return None };
         let same = accesses.iter().all(|it| it.1 == lanes);
-        let consecutive = are_consecutive(accesses.map(|it| it.0));
+        let consecutive = are_consecutive(&accesses.map(|it| it.0));
         let vectors = accesses.map(|it| it.2);
         (same && consecutive).then_some(Self { address, stride, vectors })
     }
 }
 
 /// Matches four loads.
-fn loads(stmts: &[Stmt]) -> Option<Transposition<'_, Reg>> {
+fn loads(stmts: &[Stmt]) -> Option<Group<'_, Reg, N_VECTORS>> {
     let [a, b, c, d, ..] = stmts else { return None };
     let load = |stmt| match stmt {
         &Stmt::Set {
@@ -62,21 +64,24 @@ fn loads(stmts: &[Stmt]) -> Option<Transposition<'_, Reg>> {
         } if is_transposable_load(lanes, storage) => Some((address, lanes, reg)),
         _ => None,
     };
-    Transposition::of([load(a)?, load(b)?, load(c)?, load(d)?])
+    Group::of([load(a)?, load(b)?, load(c)?, load(d)?])
 }
 
-/// Matches four stores whose values are the same whether or not the earlier ones have been stored.
-fn stores(stmts: &[Stmt]) -> Option<Transposition<'_, &Value>> {
-    let [a, b, c, d, ..] = stmts else { return None };
+/// Matches stores whose values are the same whether or not the earlier ones have been stored.
+fn stores<const N: usize>(
+    stmts: &[Stmt],
+    is_wanted: fn(LaneStride, Storage) -> bool,
+) -> Option<Group<'_, &Value, N>> {
     let store = |stmt| match stmt {
         &Stmt::Store { ref address, lanes, storage, ref value, mask: None }
-            if is_transposable_store(lanes, storage) =>
+            if is_wanted(lanes, storage) =>
         {
             Some((address, lanes, value))
         }
         _ => None,
     };
-    let found = Transposition::of([store(a)?, store(b)?, store(c)?, store(d)?])?;
+    let stores: Option<Vec<_>> = stmts.first_chunk::<N>()?.iter().map(store).collect();
+    let found = Group::of(stores?.try_into().ok()?)?;
     let aliases = found.vectors[1..].iter().any(|it| reads(it, found.address.base));
     (!aliases).then_some(found)
 }
@@ -93,17 +98,23 @@ fn reads(value: &Value, base: Base) -> bool {
 }
 
 impl Selector<'_> {
-    /// Selects the first four statements as one transposition, if they are, and returns the others.
+    /// Selects the first statements as one transposition or interleaving, if they are, and returns the others.
     pub(super) fn transposed<'a>(&mut self, stmts: &'a [Stmt]) -> Option<&'a [Stmt]> {
         if let Some(found) = loads(stmts) {
             self.load_transposed(&found);
+        } else if let Some(found) = stores(stmts, is_transposable_store) {
+            self.store_transposed(&found);
+        } else if let Some(found) = stores(stmts, |lanes, it| fills_memory(3, lanes, it)) {
+            self.store_three(&found);
+            return Some(&stmts[3..]);
         } else {
-            self.store_transposed(&stores(stmts)?);
+            self.store_two(&stores(stmts, |lanes, it| fills_memory(2, lanes, it))?);
+            return Some(&stmts[2..]);
         }
         Some(&stmts[N_VECTORS..])
     }
 
-    fn load_transposed(&mut self, found: &Transposition<'_, Reg>) {
+    fn load_transposed(&mut self, found: &Group<'_, Reg, N_VECTORS>) {
         let place = self.unindexed_operand(found.address);
         let rows = self.rows(place, found.stride);
         // Each 128-bit lane of a collected vector is a row: of vector `n`, rows `n`, `n + 4`, ...
@@ -125,18 +136,94 @@ impl Selector<'_> {
         self.transpose(collected, found.vectors.map(|it| self.regs[it.0 as usize]));
     }
 
-    fn store_transposed(&mut self, found: &Transposition<'_, &Value>) {
+    /// Stores two vectors, a word of each in turn.
+    fn store_two(&mut self, found: &Group<'_, &Value, 2>) {
+        let [a, b] = found.vectors.map(|it| self.vector(it));
+        let [low, high] = [opcode::UNPCKLPS, opcode::UNPCKHPS].map(|op| {
+            let dst = self.new_vector();
+            self.binary(op, dst, a, Operand::Reg(b));
+            dst
+        });
+        let place = self.strided_operand(found.address, found.stride);
+        // In each 128-bit lane, `low` has the first words of both, and `high` the others.
+        for half in 0..2 {
+            let dst = self.new_vector();
+            match self.isa {
+                Isa::Avx512 => {
+                    let pairs = self.new_vector();
+                    let lanes = if half == 0 { 0b01_00_01_00 } else { 0b11_10_11_10 };
+                    self.shuffle(opcode::SHUFF32X4, pairs, [low, high], lanes);
+                    self.shuffle(opcode::SHUFF32X4, dst, [pairs; 2], 0b11_01_10_00);
+                }
+                _ => {
+                    let lanes = if half == 0 { 0x20 } else { 0x31 };
+                    self.shuffle(opcode::PERM2F128, dst, [low, high], lanes);
+                }
+            }
+            let disp = place.disp + half as i32 * self.isa.lanes() as i32 * 4;
+            let b = Some(Operand::Mem(MemOperand { disp, ..place }));
+            let inst = VectorInst::new(opcode::MOVUPS_STORE, self.width());
+            self.push(Inst::Vector(VectorInst { a: Some(dst), b, ..inst }));
+        }
+    }
+
+    fn shuffle(&mut self, op: Opcode, dst: VirtReg, [a, b]: [VirtReg; 2], imm: u8) {
+        let inst = self.inst(op, dst, Operand::Reg(b));
+        self.push(Inst::Vector(VectorInst { a: Some(a), imm: Some(imm), ..inst }));
+    }
+
+    /// Stores three vectors, a word of each in turn: rows of four words, of which the next row replaces the
+    /// last word. The last row has three.
+    fn store_three(&mut self, found: &Group<'_, &Value, 3>) {
+        let [a, b, c] = found.vectors.map(|it| self.vector(it));
+        let place = self.strided_operand(found.address, found.stride);
+        let rows = self.rows(place, found.stride);
+        let n_rows = self.isa.lanes() as usize - 1;
+        let collected = self.store_rows([a, b, c, c], &rows, n_rows);
+        let last = self.new_vector();
+        match self.isa {
+            Isa::Avx512 => self.shuffle(opcode::SHUFF32X4, last, [collected[3]; 2], 0b11_11_11_11),
+            _ => self.shuffle(opcode::PERM2F128, last, [collected[3]; 2], 0x11),
+        }
+        let place = self.row(&rows, n_rows);
+        for word in 0..3 {
+            let a = self.new_vector();
+            self.immediate(opcode::PERMILPS, a, Operand::Reg(last), word);
+            let b =
+                Some(Operand::Mem(MemOperand { disp: place.disp + 4 * i32::from(word), ..place }));
+            let inst = VectorInst::new(opcode::MOVSS_STORE, Width::W128);
+            self.push(Inst::Vector(VectorInst { a: Some(a), b, ..inst }));
+        }
+    }
+
+    fn store_transposed(&mut self, found: &Group<'_, &Value, N_VECTORS>) {
         let values = found.vectors.map(|it| self.vector(it));
+        let place = self.strided_operand(found.address, found.stride);
+        let rows = self.rows(place, found.stride);
+        self.store_rows(values, &rows, self.isa.lanes() as usize);
+    }
+
+    /// Returns the place of the first word of strided stores.
+    fn strided_operand(&mut self, address: &Address, stride: Count) -> MemOperand {
+        match is_scatter(self.isa, LaneStride::Strided(stride), Storage::Word) {
+            true => self.unindexed_operand(address),
+            false => self.mem_operand(address),
+        }
+    }
+
+    /// Stores the first rows of four vectors; returns all: each 128-bit lane of vector `n` is a row, `n`,
+    /// `n + 4`, ...
+    fn store_rows(
+        &mut self,
+        values: [VirtReg; N_VECTORS],
+        rows: &Rows,
+        n_rows: usize,
+    ) -> [VirtReg; N_VECTORS] {
         let collected = [(); N_VECTORS].map(|()| self.new_vector());
         self.transpose(values, collected);
-        let place = match is_scatter(self.isa, LaneStride::Strided(found.stride), Storage::Word) {
-            true => self.unindexed_operand(found.address),
-            false => self.mem_operand(found.address),
-        };
-        let rows = self.rows(place, found.stride);
-        for row in 0..self.isa.lanes() as usize {
+        for row in 0..n_rows {
             let (a, b) =
-                (Some(collected[row % N_VECTORS]), Some(Operand::Mem(self.row(&rows, row))));
+                (Some(collected[row % N_VECTORS]), Some(Operand::Mem(self.row(rows, row))));
             let inst = if row < N_VECTORS {
                 VectorInst::new(opcode::MOVUPS_STORE, Width::W128)
             } else {
@@ -145,6 +232,7 @@ impl Selector<'_> {
             };
             self.push(Inst::Vector(VectorInst { a, b, ..inst }));
         }
+        collected
     }
 
     /// Begins a walk over the rows, the first of which is at `place`.

@@ -386,6 +386,7 @@ impl Param {
 mod tests {
     use tvmtune_ir::dag::DType;
 
+    use super::super::super::super::protocol::Numbers;
     use super::*;
 
     #[test]
@@ -394,9 +395,8 @@ mod tests {
             dtype: DType::F32,
             shape: vec![n],
             seed,
-            rows: None,
+            numbers: Numbers::Uniform,
             cold: false,
-            is_hostile: false,
         };
         let case = |n| Case { params: vec![spec(n, 1), spec(8, 2)], outputs: Vec::new() };
         let first = Arguments::new(&case(5), Purpose::Timing, std::iter::empty()).unwrap();
@@ -436,9 +436,8 @@ mod tests {
             dtype: DType::F32,
             shape: vec![5],
             seed: 1,
-            rows: None,
+            numbers: Numbers::Uniform,
             cold: false,
-            is_hostile: false,
         };
         let result =
             OutputSpec { dtype: DType::F32, shape: vec![5], rel: 0.0, abs: 0.0, replaces: Some(0) };
@@ -460,9 +459,8 @@ mod tests {
             dtype: DType::I32,
             shape: vec![6, 5],
             seed: 1,
-            rows: None,
+            numbers: Numbers::Uniform,
             cold: false,
-            is_hostile: false,
         };
         let mut param = Param::new(&spec, Purpose::Timing, false).unwrap();
         let tiled = |factor| LayoutSpec { splits: vec![(0, factor)], order: vec![0, 2, 1] };
