@@ -14,6 +14,11 @@ def rope(x, c, s):
     return torch.cat([a * c - b * s, b * c + a * s], 1)
 
 
+def rope_of_pairs(x, c, s):
+    a, b = x[:, ::2], x[:, 1::2]
+    return torch.stack((a * c - b * s, b * c + a * s), 2).flatten(1)
+
+
 def quantize(x):
     scale = x.abs().amax(1) / 127
     return torch.clamp(torch.round(x / scale.clamp(min=1e-12)[:, None]), -127, 127).to(torch.int8), scale
@@ -117,6 +122,8 @@ OPERATORS = {
     "argmax_cols": lambda x: x.argmax(0),
     "variance": lambda x: x.var(1, unbiased=False),
     "logsumexp": lambda x: torch.logsumexp(x, 1),
+    "logsumexp_at_once": lambda x: torch.logsumexp(x, 1),
+    "argmax_of_all": lambda x: x.argmax().reshape(1),
     "max_mid": lambda x: x.amax(1),
     "prod_mid": lambda x: x.prod(1),
     "argmin_mid": lambda x: x.argmin(1),
@@ -153,6 +160,9 @@ OPERATORS = {
     "upsample_nearest": lambda x: F.interpolate(x, scale_factor=2),
     "upsample_by_neighbors": upsample_by_neighbors,
     "rope": rope,
+    "rope_of_pairs": rope_of_pairs,
+    "upsample_by_3": lambda x: F.interpolate(x, scale_factor=3),
+    "interleave": lambda x, y: torch.stack((x, y), 2).flatten(1),
     "concatenate": lambda x, y: torch.cat([x, y], 1),
     "pad_zeros": lambda x: F.pad(x, (1, 1, 1, 1)),
     "slice_last": lambda x: x[:, 32:-32].contiguous(),

@@ -69,6 +69,33 @@ pub fn rope(
     })
 }
 
+#[autotune(dims(M = 512, H = 512))]
+pub fn rope_of_pairs(
+    x: Tensor<f32, M, { H * 2 }>,
+    c: Tensor<f32, M, H>,
+    s: Tensor<f32, M, H>,
+) -> Tensor<f32, M, { H * 2 }> {
+    compute(|i, j| {
+        let first = x[[i, j / 2 * 2]];
+        let second = x[[i, j / 2 * 2 + 1]];
+        if j % 2 == 0 {
+            first * c[[i, j / 2]] - second * s[[i, j / 2]]
+        } else {
+            second * c[[i, j / 2]] + first * s[[i, j / 2]]
+        }
+    })
+}
+
+#[autotune(dims(B = 4, C = 32, H = 28, W = 28))]
+pub fn upsample_by_3(x: Tensor<f32, B, C, H, W>) -> Tensor<f32, B, C, { H * 3 }, { W * 3 }> {
+    compute(|b, c, h, w| x[[b, c, h / 3, w / 3]])
+}
+
+#[autotune(dims(M = 512, N = 512))]
+pub fn interleave(x: Tensor<f32, M, N>, y: Tensor<f32, M, N>) -> Tensor<f32, M, { N * 2 }> {
+    compute(|i, j| if j % 2 == 0 { x[[i, j / 2]] } else { y[[i, j / 2]] })
+}
+
 #[autotune(dims(M = 512, N = 512))]
 pub fn concatenate(x: Tensor<f32, M, N>, y: Tensor<f32, M, N>) -> Tensor<f32, M, { N * 2 }> {
     compute(|i, j| if j < N { x[[i, j]] } else { y[[i, j - N]] })

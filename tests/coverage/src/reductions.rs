@@ -47,6 +47,16 @@ pub fn logsumexp(x: Tensor<f32, M, N>) -> Tensor<f32, M> {
     compute(|i| m[[i]] + ln(s[[i]]))
 }
 
+#[autotune(dims(M = 512, N = 2048))]
+pub fn logsumexp_at_once(x: Tensor<f32, M, N>) -> Tensor<f32, M> {
+    compute(|i| logsumexp(0..N, |j| x[[i, j]]))
+}
+
+#[autotune(dims(M = 512, N = 2048))]
+pub fn argmax_of_all(x: Tensor<f32, M, N>) -> Tensor<i64, 1> {
+    compute(|_| argmax((0..M, 0..N), |i, j| x[[i, j]]))
+}
+
 #[autotune(dims(A = 16, B = 256, C = 256))]
 pub fn max_mid(x: Tensor<f32, A, B, C>) -> Tensor<f32, A, C> {
     compute(|a, c| max(0..B, |b| x[[a, b, c]]))

@@ -23,6 +23,7 @@ mod body;
 mod call;
 mod called_paths;
 mod constants;
+mod derived_reductions;
 mod elaborate;
 mod errors;
 mod expr;

@@ -7,14 +7,15 @@ use quote::ToTokens;
 use syn::punctuated::Punctuated;
 use syn::{Expr as Syntax, RangeLimits, Token};
 
+use super::derived_reductions::Reduced;
 use super::elaborate::{Binding, Elaborator, Reduction, Var};
 use super::errors::{Location, axis_names, count};
 use super::signature::plain_ident;
 use super::value::{Kind, Value, cast};
 use crate::dag::limits::{MAX_AXES, MAX_COMPUTES, MAX_RANK, is_addressable, is_axis, is_index};
 use crate::dag::{
-    BinaryOp, CompareOp, Compute, ComputeAxis, ComputeId, DType, Expr, Literal, Reducer, Tensor,
-    TensorId, TensorKind,
+    BinaryOp, CompareOp, Compute, ComputeAxis, ComputeId, DType, Expr, Reducer, Tensor, TensorId,
+    TensorKind,
 };
 use crate::poly::{Atom, Poly, VarId};
 use crate::span::Span;
@@ -23,13 +24,14 @@ use crate::span::Span;
 enum ReductionKind {
     Fold(Reducer),
     Mean,
+    LogSumExp,
     /// The index of the maximum or minimum.
     Arg(Reducer),
 }
 
 /// The names of reductions.
-pub(super) const NAMES: [&str; 10] =
-    ["sum", "prod", "min", "max", "any", "all", "argmax", "argmin", "argtop", "mean"];
+pub(super) const NAMES: [&str; 11] =
+    ["sum", "prod", "min", "max", "any", "all", "argmax", "argmin", "argtop", "mean", "logsumexp"];
 
 /// The axis of a reduction.
 pub(super) struct Range {
@@ -40,7 +42,7 @@ pub(super) struct Range {
     /// The ends that depend on an enclosing axis, as a mask.
     part: Part,
     /// The number of indices that are not masked.
-    count: Poly,
+    pub(super) count: Poly,
 }
 
 /// The ends of a range that depend on enclosing axes.
@@ -102,9 +104,6 @@ impl Elaborator {
             };
             return self.errors.at(&closure.inputs, message);
         }
-        if matches!(kind, ReductionKind::Arg(_)) && ranges.len() != 1 {
-            return self.errors.at(args, format!("`{name}` goes over one range"));
-        }
         let ReductionBody { axes, mask, value } = self.reduction_body(&ranges, closure);
         let ranges: Vec<Range> = ranges.into_iter().collect::<Option<_>>()?;
         let body = value?;
@@ -121,25 +120,16 @@ impl Elaborator {
                 number => number,
             },
         };
-        let body_expr = match (mask, kind) {
-            (None, _) => body_expr,
-            (Some(_), ReductionKind::Arg(_)) => {
-                let message = format!("a range of `{name}` cannot depend on an axis");
-                return self.errors.at(args, message);
-            }
-            (Some(mask), ReductionKind::Fold(reducer)) => masked(mask, body_expr, reducer, dtype),
-            (Some(mask), ReductionKind::Mean) => masked(mask, body_expr, Reducer::Sum, dtype),
-        };
+        let reduced = Reduced { ranges: &ranges, axes, mask, body: body_expr, dtype };
+        let at = body.location;
         let (expr, dtype) = match kind {
             ReductionKind::Fold(reducer) => {
-                (self.accumulate(reducer, axes, body_expr, dtype), dtype)
+                let body = reduced.masked(reducer);
+                (self.accumulate(reducer, reduced.axes, body, dtype), dtype)
             }
-            ReductionKind::Mean => {
-                (self.mean(&ranges, axes, body_expr, dtype, body.location)?, dtype)
-            }
-            ReductionKind::Arg(reducer) => {
-                (self.arg(reducer, &ranges[0], axes[0], body_expr, dtype), DType::I64)
-            }
+            ReductionKind::Mean => (self.mean(reduced, at)?, dtype),
+            ReductionKind::LogSumExp => (self.log_sum_exp(reduced, at)?, dtype),
+            ReductionKind::Arg(reducer) => (self.arg(name, reducer, reduced, at)?, DType::I64),
         };
         Some(Value::new(Kind::Typed(expr, dtype), location))
     }
@@ -274,7 +264,13 @@ impl Elaborator {
     }
 
     /// Reads a reduction; sums and products accumulate in the type of option `accum`.
-    fn accumulate(&mut self, reducer: Reducer, axes: Vec<VarId>, body: Expr, dtype: DType) -> Expr {
+    pub(super) fn accumulate(
+        &mut self,
+        reducer: Reducer,
+        axes: Vec<VarId>,
+        body: Expr,
+        dtype: DType,
+    ) -> Expr {
         let sums = matches!(reducer, Reducer::Sum | Reducer::Prod);
         match self.options.accum {
             Some(DType::F64) if sums && dtype == DType::F32 => {
@@ -287,76 +283,6 @@ impl Elaborator {
             }
             _ => self.reduce(reducer, axes, body, dtype),
         }
-    }
-
-    fn mean(
-        &mut self,
-        ranges: &[Range],
-        axes: Vec<VarId>,
-        body: Expr,
-        dtype: DType,
-        location: Location,
-    ) -> Option<Expr> {
-        if !dtype.is_float() {
-            let message = format!("`mean` applies to floats, not {dtype}: convert with `as f32`");
-            return self.errors.at_location(location, message);
-        }
-        let mut count = Poly::constant(1);
-        for it in ranges {
-            if !it.count.is_positive(&self.known.facts) {
-                let message = "a range may be empty here, and the mean of nothing is no number";
-                return self.errors.at_location(location, message);
-            }
-            count = self.index_binary(BinaryOp::Mul, &count, &it.count, location)?;
-        }
-        let count = match count.as_constant() {
-            Some(it) => Expr::Const(Literal::Float(it as f64), dtype),
-            None => cast(dtype, DType::I64, Expr::Index(count)),
-        };
-        Some(self.accumulate(Reducer::Sum, axes, body, dtype).binary(BinaryOp::Div, count))
-    }
-
-    /// Reads the least index at which the body is extreme, as `I64`.
-    fn arg(
-        &mut self,
-        reducer: Reducer,
-        range: &Range,
-        axis: VarId,
-        body: Expr,
-        dtype: DType,
-    ) -> Expr {
-        let body = self.materialized(axis, body, dtype);
-        let best = self.reduce(reducer, vec![axis], body.clone(), dtype);
-        let (index_type, last) = self.index_type(range);
-        let index = |poly: Poly| cast(index_type, DType::I64, Expr::Index(poly));
-        // The last index is valid even where all values are NaN, and none is equal.
-        let position = body
-            .compare(CompareOp::Eq, best)
-            .select(index(range.lo.clone() + Poly::var(axis)), index(last));
-        cast(DType::I64, index_type, self.reduce(Reducer::Min, vec![axis], position, index_type))
-    }
-
-    /// Returns the type for indices of a range, and the last one.
-    pub(super) fn index_type(&self, range: &Range) -> (DType, Poly) {
-        let last = range.lo.clone() + range.extent.clone() - Poly::constant(1);
-        // Vectors of 32-bit integers are twice as fast, so they are used where they suffice.
-        let narrow = last.interval(&self.known.facts).hi <= i64::from(i32::MAX);
-        (if narrow { DType::I32 } else { DType::I64 }, last)
-    }
-
-    /// Gives a body that is read twice a tensor of its own, unless it is a mere read.
-    pub(super) fn materialized(&mut self, axis: VarId, body: Expr, dtype: DType) -> Expr {
-        let is_read = |it: &Expr| matches!(it, Expr::Read { .. });
-        match &body {
-            Expr::Cast(_, inner) if is_read(inner) => return body,
-            it if is_read(it) => return body,
-            _ => {}
-        }
-        let mut spatial = self.enclosing_axes_of(&body);
-        spatial.push(axis);
-        let name = format!("{}_values", self.current);
-        let tensor = self.define(name, Axes { spatial: &spatial, reduce: &[] }, None, &body, dtype);
-        Expr::read(tensor, spatial.into_iter().map(Poly::var))
     }
 
     fn is_reduction(&self, expr: &Expr, reducer: Reducer) -> bool {
@@ -394,7 +320,7 @@ impl Elaborator {
     }
 
     /// The enclosing axes that occur in `expr`, outermost first.
-    fn enclosing_axes_of(&self, expr: &Expr) -> Vec<VarId> {
+    pub(super) fn enclosing_axes_of(&self, expr: &Expr) -> Vec<VarId> {
         let mut used = std::collections::BTreeSet::new();
         expr.for_each_poly(&mut |poly| {
             poly.for_each_leaf(&mut |atom| {
@@ -465,6 +391,11 @@ impl Elaborator {
 }
 
 impl Range {
+    /// The exclusive end.
+    pub(super) fn end(&self) -> Poly {
+        self.part.end.clone().unwrap_or_else(|| self.lo.clone() + self.extent.clone())
+    }
+
     /// Returns the mask of the index at an axis, if some indices do not count.
     fn mask(&self, axis: VarId) -> Option<Expr> {
         let index = Expr::Index(self.lo.clone() + Poly::var(axis));
@@ -483,10 +414,6 @@ pub(super) fn and(a: Option<Expr>, b: Option<Expr>) -> Option<Expr> {
     }
 }
 
-fn masked(mask: Expr, body: Expr, reducer: Reducer, dtype: DType) -> Expr {
-    mask.select(body, Expr::Const(reducer.identity(dtype), dtype))
-}
-
 fn reduction_kind(name: &str) -> ReductionKind {
     match name {
         "sum" => ReductionKind::Fold(Reducer::Sum),
@@ -496,6 +423,7 @@ fn reduction_kind(name: &str) -> ReductionKind {
         "any" => ReductionKind::Fold(Reducer::Any),
         "all" => ReductionKind::Fold(Reducer::All),
         "mean" => ReductionKind::Mean,
+        "logsumexp" => ReductionKind::LogSumExp,
         "argmax" => ReductionKind::Arg(Reducer::Max),
         "argmin" => ReductionKind::Arg(Reducer::Min),
         _ => unreachable!("the caller looked the name up"),

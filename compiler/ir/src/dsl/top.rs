@@ -103,8 +103,9 @@ impl Elaborator {
     }
 
     fn ranked(&mut self, range: &Range, axis: VarId, body: Expr, dtype: DType) -> Ranked {
-        let body = self.materialized(axis, body, dtype);
-        let (index_type, last) = self.index_type(range);
+        let body = self.materialized(&[axis], body, dtype);
+        let last = range.lo.clone() + range.extent.clone() - Poly::constant(1);
+        let index_type = self.index_type(&last);
         let index = |poly: Poly| cast(index_type, DType::I64, Expr::Index(poly));
         let (first, last) = (range.lo.clone() + Poly::var(axis), index(last));
         Ranked { axis, body, dtype, index: index(first), last, index_type }

@@ -75,6 +75,55 @@ fn argmax_takes_the_first_of_equals_and_stays_inside_for_nans() {
 }
 
 #[test]
+fn argmax_goes_up_to_an_index_and_over_several_ranges() {
+    let argmax = dag("
+        #[autotune(dims(R = 1..=8))]
+        fn f(x: Tensor<f32, R, 4>) -> (Tensor<i64, R, 4>, Tensor<i64, R, 4>, Tensor<i64, 1>) {
+            (
+                compute(|r, i| argmax(0..=i, |k| x[[r, k]])),
+                compute(|r, i| argmin(i..4, |k| x[[r, k]] * x[[r, k - i]])),
+                compute(|_| argmax((0..R, 1..4), |r, k| x[[r, k]])),
+            )
+        }");
+    let nan = f32::NAN;
+    let x = f32s(&[3, 4], &[1.0, 7.0, 7.0, 9.0, nan, 1.0, nan, 1.0, nan, 2.0, nan, 9.0]);
+    let got = run(&argmax, &[3], &[x], &[]);
+    // Where all are NaN, it is the last one that counts.
+    let upto = [0.0, 1.0, 1.0, 3.0, 0.0, 1.0, 1.0, 1.0, 0.0, 1.0, 1.0, 3.0];
+    assert_eq!(got[0].to_f32_vec(), upto);
+    // The products are 1 49 49 81, 7 49 63, 7 63, 9; NaN 1 NaN 1, NaN NaN NaN, NaN NaN, NaN; NaN 4 NaN 81, ..
+    let from = [0.0, 1.0, 2.0, 3.0, 1.0, 3.0, 3.0, 3.0, 1.0, 3.0, 3.0, 3.0];
+    assert_eq!(got[1].to_f32_vec(), from);
+    // Of 3 x 3: the first 9 is the last of the first row.
+    assert_eq!(got[2].to_f32_vec(), [2.0]);
+}
+
+#[test]
+fn logsumexp_does_not_overflow_and_keeps_infinities() {
+    let dag = dag("
+        #[autotune(dims(R = 1..=8))]
+        fn f(x: Tensor<f32, R, 3>) -> (Tensor<f32, R>, Tensor<f32, R, 3>, Tensor<f32, 1>) {
+            (
+                compute(|r| logsumexp(0..3, |k| x[[r, k]])),
+                compute(|r, i| logsumexp(0..i, |k| x[[r, k]])),
+                compute(|_| logsumexp((0..R, 0..3), |r, k| x[[r, k]])),
+            )
+        }");
+    let (inf, nan) = (f32::INFINITY, f32::NAN);
+    let rows =
+        [[1e38, 1e38, -3e38], [-1e38, -1e38, -1e38], [1.0, 2.0, -inf], [-inf; 3], [inf, 1.0, -inf]];
+    let x = f32s(&[5, 3], rows.as_flattened());
+    let got = run(&dag, &[5], &[x], &[]);
+    let two = 2.0 + (1.0 + (-1.0f32).exp()).ln();
+    assert_eq!(got[0].to_f32_vec(), [1e38, -1e38, two, -inf, inf]);
+    // Where no index counts, it is the logarithm of 0.
+    assert_eq!(got[1].to_f32_vec()[6..9], [-inf, 1.0, two]);
+    assert_eq!(got[2].to_f32_vec(), [inf]);
+    let got = run(&dag, &[1], &[f32s(&[1, 3], &[nan, 1.0, 2.0])], &[]);
+    assert!(got[0].to_f32_vec()[0].is_nan());
+}
+
+#[test]
 fn only_f32_is_rounded_to_tf32() {
     let error = |dtype: &str| {
         let source = format!(

@@ -1,0 +1,167 @@
+//! Reductions that are made of others: means, the place of an extreme, logarithms of sums of exponentials.
+
+use super::elaborate::Elaborator;
+use super::errors::Location;
+use super::reduce::{Axes, Range};
+use super::value::cast;
+use crate::dag::{BinaryOp, CompareOp, DType, Expr, Literal, Reducer, UnaryOp};
+use crate::poly::{Poly, VarId};
+
+/// The parts of a reduction.
+pub(super) struct Reduced<'a> {
+    pub(super) ranges: &'a [Range],
+    /// The axes of the ranges.
+    pub(super) axes: Vec<VarId>,
+    /// The mask of the values that count, if some do not.
+    pub(super) mask: Option<Expr>,
+    /// The values.
+    pub(super) body: Expr,
+    pub(super) dtype: DType,
+}
+
+impl Reduced<'_> {
+    /// Returns the values, where those that do not count change nothing.
+    pub(super) fn masked(&self, reducer: Reducer) -> Expr {
+        let identity = Expr::Const(reducer.identity(self.dtype), self.dtype);
+        match self.mask.clone() {
+            None => self.body.clone(),
+            Some(mask) => mask.select(self.body.clone(), identity),
+        }
+    }
+}
+
+/// The last index of ranges.
+struct Last {
+    /// Of those that count for the enclosing axes.
+    here: Poly,
+    /// For any values of these.
+    of_all: Poly,
+}
+
+impl Elaborator {
+    pub(super) fn mean(&mut self, reduced: Reduced<'_>, location: Location) -> Option<Expr> {
+        let body = reduced.masked(Reducer::Sum);
+        let Reduced { ranges, axes, dtype, .. } = reduced;
+        self.check_float("mean", dtype, location)?;
+        let mut count = Poly::constant(1);
+        for it in ranges {
+            if !it.count.is_positive(&self.known.facts) {
+                let message = "a range may be empty here, and the mean of nothing is no number";
+                return self.errors.at_location(location, message);
+            }
+            count = self.index_binary(BinaryOp::Mul, &count, &it.count, location)?;
+        }
+        let count = match count.as_constant() {
+            Some(it) => Expr::Const(Literal::Float(it as f64), dtype),
+            None => cast(dtype, DType::I64, Expr::Index(count)),
+        };
+        Some(self.accumulate(Reducer::Sum, axes, body, dtype).binary(BinaryOp::Div, count))
+    }
+
+    /// Reads `m + ln(sum exp(x - m))`, where `m` is the maximum, or the finite number next to it: infinite
+    /// values give an infinite result.
+    pub(super) fn log_sum_exp(&mut self, reduced: Reduced<'_>, location: Location) -> Option<Expr> {
+        let body = reduced.masked(Reducer::Max);
+        let Reduced { axes, dtype, .. } = reduced;
+        self.check_float("logsumexp", dtype, location)?;
+        let most = if dtype == DType::F64 { f64::MAX } else { f64::from(f32::MAX) };
+        let finite = |it: f64| Expr::Const(Literal::Float(it), dtype);
+        let greatest = self.reduce(Reducer::Max, axes.clone(), body.clone(), dtype);
+        let greatest =
+            greatest.binary(BinaryOp::Min, finite(most)).binary(BinaryOp::Max, finite(-most));
+        let term = body.binary(BinaryOp::Sub, greatest.clone()).unary(UnaryOp::Exp);
+        let sum = self.accumulate(Reducer::Sum, axes, term, dtype);
+        Some(sum.unary(UnaryOp::Ln).binary(BinaryOp::Add, greatest))
+    }
+
+    fn check_float(&mut self, name: &str, dtype: DType, location: Location) -> Option<()> {
+        if dtype.is_float() {
+            return Some(());
+        }
+        let message = format!("`{name}` applies to floats, not {dtype}: convert with `as f32`");
+        self.errors.at_location(location, message)
+    }
+
+    /// Reads the least index at which the body is extreme, as `I64`; of several ranges, the number of its
+    /// indices in row-major order.
+    pub(super) fn arg(
+        &mut self,
+        name: &str,
+        reducer: Reducer,
+        reduced: Reduced<'_>,
+        location: Location,
+    ) -> Option<Expr> {
+        let (place, last) = self.places(name, &reduced, location)?;
+        let index_type = self.index_type(&last.of_all);
+        let Reduced { axes, mask, dtype, .. } = &reduced;
+        let value = match is_read(&reduced.body) {
+            true => reduced.body.clone(),
+            false => self.materialized(axes, reduced.masked(reducer), *dtype),
+        };
+        let values =
+            Reduced { body: value.clone(), mask: mask.clone(), axes: axes.clone(), ..reduced };
+        let best = self.reduce(reducer, axes.clone(), values.masked(reducer), *dtype);
+        let index = |poly: Poly| cast(index_type, DType::I64, Expr::Index(poly));
+        // The last index is valid even where all values are NaN, and none is equal.
+        let last = index(last.here);
+        let mut position = value.compare(CompareOp::Eq, best).select(index(place), last.clone());
+        if let Some(mask) = mask {
+            position = mask.clone().select(position, last);
+        }
+        let least = self.reduce(Reducer::Min, axes.clone(), position, index_type);
+        Some(cast(DType::I64, index_type, least))
+    }
+
+    /// Returns the index of a value, and the last index.
+    fn places(
+        &mut self,
+        name: &str,
+        reduced: &Reduced<'_>,
+        location: Location,
+    ) -> Option<(Poly, Last)> {
+        let (mut place, mut here, mut of_all) = (Poly::default(), Poly::default(), Poly::default());
+        for (range, axis) in reduced.ranges.iter().zip(&reduced.axes) {
+            if !range.count.is_positive(&self.known.facts) {
+                let message =
+                    format!("a range may be empty here, and `{name}` of nothing is no index");
+                return self.errors.at_location(location, message);
+            }
+            // Of several ranges, rows are counted from 0.
+            let first = if reduced.ranges.len() == 1 { range.lo.clone() } else { Poly::default() };
+            let whole = first.clone() + range.extent.clone() - Poly::constant(1);
+            of_all = self.index_binary(BinaryOp::Mul, &of_all, &range.extent, location)?;
+            of_all = self.index_binary(BinaryOp::Add, &of_all, &whole, location)?;
+            place = place * range.extent.clone() + first.clone() + Poly::var(*axis);
+            let end = range.end() - range.lo.clone() - Poly::constant(1);
+            here = here * range.extent.clone() + first + end;
+        }
+        Some((place, Last { here, of_all }))
+    }
+
+    /// Returns the type for indices up to that one.
+    pub(super) fn index_type(&self, last: &Poly) -> DType {
+        // Vectors of 32-bit integers are twice as fast, so they are used where they suffice.
+        let narrow = last.interval(&self.known.facts).hi <= i64::from(i32::MAX);
+        if narrow { DType::I32 } else { DType::I64 }
+    }
+
+    /// Gives a body that is read twice a tensor of its own, unless it is a mere read.
+    pub(super) fn materialized(&mut self, axes: &[VarId], body: Expr, dtype: DType) -> Expr {
+        if is_read(&body) {
+            return body;
+        }
+        let mut spatial = self.enclosing_axes_of(&body);
+        spatial.extend(axes);
+        let name = format!("{}_values", self.current);
+        let tensor = self.define(name, Axes { spatial: &spatial, reduce: &[] }, None, &body, dtype);
+        Expr::read(tensor, spatial.into_iter().map(Poly::var))
+    }
+}
+
+/// Returns whether a value is an element of a tensor as it is, or in another type.
+fn is_read(value: &Expr) -> bool {
+    match value {
+        Expr::Cast(_, inner) => matches!(**inner, Expr::Read { .. }),
+        it => matches!(it, Expr::Read { .. }),
+    }
+}
