@@ -20,11 +20,11 @@ pub(crate) fn check(source: &str, extents: &[i64]) -> bool {
         let kernel = vector::lower(&nest, isa).unwrap_or_else(|it| panic!("{it}\n{nest}"));
         assert_eq!(vector::verify::verify(&kernel), []);
         for extent in extents {
-            let dims = [*extent];
+            let dims = &[*extent][..dag.dims.len()];
             let param = |(n, id)| {
                 let tensor = dag.tensor(id);
                 let shape: Vec<u64> =
-                    tensor.shape.iter().map(|it| it.eval_dims(&dims) as u64).collect();
+                    tensor.shape.iter().map(|it| it.eval_dims(dims) as u64).collect();
                 match tensor.dtype.is_float() {
                     true => Array::random(tensor.dtype, &shape, n),
                     false => Array::whole_numbers(tensor.dtype, &shape, n),
@@ -33,17 +33,17 @@ pub(crate) fn check(source: &str, extents: &[i64]) -> bool {
             let params: Vec<Array> = (1..).zip(dag.params()).map(param).collect();
             let half = |it: &tvmtune_ir::dag::Scalar| Number::Float(0.5).cast(it.dtype);
             let scalars: Vec<Number> = dag.scalars.iter().map(half).collect();
-            let expected = tvmtune_ir::interp::run(&dag, &dims, &params, &scalars);
+            let expected = tvmtune_ir::interp::run(&dag, dims, &params, &scalars);
             let like: Vec<Array> =
                 expected.iter().map(|it| Array::zeros(it.dtype, &it.shape)).collect();
             let shown = || format!("{isa:?} at {extent}\n{nest}\n{kernel}");
-            let got = tvmtune_cpu::interp::run(&kernel, &dims, &params, &scalars, &like)
+            let got = tvmtune_cpu::interp::run(&kernel, dims, &params, &scalars, &like)
                 .unwrap_or_else(|fault| panic!("{fault}: {}", shown()));
             for (got, expected) in got.iter().zip(&expected) {
                 let error = got.max_error(expected, 2e-5, 2e-5);
                 assert!(error.is_none(), "{error:?}: {}", shown());
             }
-            let in_order = tvmtune_ir::interp::run_in_order(&dag, &dims, &params, &scalars);
+            let in_order = tvmtune_ir::interp::run_in_order(&dag, dims, &params, &scalars);
             let bits = |it: &[Array]| -> Vec<Vec<u8>> { it.iter().map(Array::bytes).collect() };
             has_bits &= bits(&got) == bits(&in_order);
         }

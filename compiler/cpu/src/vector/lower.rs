@@ -1,7 +1,7 @@
 //! Lowering of the loop tree to vector code: loops are unrolled, vectorized, partitioned, or become
 //! the task grid.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::affine::{Affine, Coef, LANE, simplify};
 use super::allocate::{self, Allocations, LaneConflict};
@@ -9,7 +9,7 @@ use super::context::{Binding, LaneCondition, Lowering, Predicate, PredicateCause
 use super::numbering::{Op, ValueId};
 use super::partition::IterRange;
 use super::table::Table;
-use super::tree::{GuardId, Loop, LoopMode, Node, Tree};
+use super::tree::{GuardId, Loop, LoopMode, Node, Tree, Write};
 use super::{Count, Linear, Phase, Stmt, Unsupported, VectorCode, build, interchange, promote};
 use tvmtune_ir::poly::{Interval, Poly, VarId};
 use tvmtune_ir::target::Isa;
@@ -351,7 +351,9 @@ impl<'t> Lowering<'t> {
         let lanes = self.lanes();
         self.lane = Some(loop_.var);
         self.begin_lane_reductions();
+        let overlaps = n > lanes && self.may_run_twice(loop_);
         for base in (0..n).step_by(lanes as usize) {
+            let base = if overlaps { base.min(n - lanes) } else { base };
             let n_masks = self.masks.len();
             if n - base < lanes {
                 let limit = LaneCondition::First(Count::Const(n - base));
@@ -363,6 +365,24 @@ impl<'t> Lowering<'t> {
         self.end_lane_reductions()?;
         self.lane = None;
         Ok(())
+    }
+
+    /// Returns whether the last vector of a loop may take lanes of the one before again instead of a part of its
+    /// own: its statements store what does not depend on them. That pays where lanes are strided: a masked
+    /// store of these goes lane by lane.
+    fn may_run_twice(&self, loop_: &Loop) -> bool {
+        let (mut is_strided, mut may) = (false, true);
+        let (mut read, mut written) = (BTreeSet::new(), BTreeSet::new());
+        Node::for_each_write(&loop_.body, &mut Vec::new(), &mut |write, _| {
+            let Write { target, reducer, value, .. } = write;
+            may &= reducer.is_none() && !self.tree.buffers[target.tensor.0 as usize].local;
+            is_strided |= target.offset.coefficient(loop_.var) != Some(&Coef::Const(1));
+            written.insert(target.tensor);
+            value.for_each_read(&mut |it| {
+                read.insert(it.tensor);
+            });
+        });
+        is_strided && may && read.is_disjoint(&written)
     }
 
     /// Lowers guarded statements: proven guards vanish, guards that differ between lanes become
@@ -462,12 +482,13 @@ impl<'t> Lowering<'t> {
     /// Returns the condition of the lanes in which a form is negative.
     fn lane_limit(&mut self, mut form: Affine) -> LaneCondition {
         let facts = &self.tree.facts;
-        if form.coefficient(LANE) != Some(&Coef::Const(1)) || form.terms.len() != 1 {
+        let (Some(&Coef::Const(step @ 1..)), 1) = (form.coefficient(LANE), form.terms.len()) else {
             return LaneCondition::Negative(form);
-        }
+        };
         form.take(LANE);
         let most = Poly::constant(self.lanes());
-        let count = simplify(-(form.dims + Poly::constant(form.constant)), facts);
+        let count = Poly::constant(step - 1 - form.constant) - form.dims;
+        let count = simplify(count, facts).div(&Poly::constant(step), facts);
         let count = count.greater(&Poly::constant(0), facts).lesser(&most, facts);
         LaneCondition::First(self.table.count(&count))
     }

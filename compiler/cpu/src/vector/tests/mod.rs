@@ -2,6 +2,7 @@
 
 mod bits;
 mod guarded;
+mod lane_phases;
 mod legalize;
 mod math;
 mod places;
