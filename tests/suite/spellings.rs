@@ -208,7 +208,7 @@ fn rows_are_stretched_and_interleaved() {
         (5, "x[[i, j / 5]]"),
         (8, "x[[i, j / 8]] + (j % 8) as f32"),
         (16, "x[[i, j / 16]]"),
-        (2, "sum(0..N * 2, |k| x[[i, k / 2]] * (k + j) as f32)"),
+        (2, "sum(0..N * 2, |k| x[[i, k / 2]] * ((k + j) % 5) as f32)"),
     ] {
         for length in [format!("N * {by}"), format!("N * {by} - 1")] {
             let program = format!(

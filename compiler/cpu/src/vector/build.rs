@@ -12,7 +12,7 @@ use super::tree::{
 };
 use super::{Unsupported, prefetch, wrap};
 use tvmtune_ir::dag::{DType, Expr, Numerics, Reducer, Subscript, TensorId};
-use tvmtune_ir::poly::{Atom, Facts, Interval, Poly, VarId, gcd};
+use tvmtune_ir::poly::{Atom, Facts, Interval, Poly, VarId};
 use tvmtune_ir::target::Isa;
 use tvmtune_schedule::LoopKind;
 use tvmtune_schedule::nest::{Guard, Nest, Scope, Stmt};
@@ -56,6 +56,7 @@ pub(super) fn build(nest: &Nest, isa: Isa) -> Result<Tree<'_>, Unsupported> {
         enclosing_guards: Vec::new(),
         vectorized: None,
         lane: None,
+        is_ordered: false,
         divides: false,
         by_cases: false,
     };
@@ -88,6 +89,8 @@ pub(super) struct TreeBuilder<'n> {
     vectorized: Option<VarId>,
     /// The variable of its lanes, of the loop itself or of a part of it, and their number.
     pub(super) lane: Option<(VarId, i64)>,
+    /// The lanes are reduced in an order that the program fixes.
+    pub(super) is_ordered: bool,
     /// Quotients and remainders of indices are computed where they are linear.
     pub(super) divides: bool,
     /// Indices that wrap around are split into cases.
@@ -285,6 +288,7 @@ impl TreeBuilder<'_> {
         let is_fixed = self.tree.nest.numerics == Numerics::Fixed;
         let is_float = |it: TensorId| self.tree.nest.buffer(it).dtype.is_float();
         let is_ordered = is_fixed && reduces_into(body, var, &is_float);
+        self.is_ordered = is_ordered;
         let node = match short {
             Some(n) => {
                 let node = self.vectorize_or_serialize((var, var), n, body, &guards)?;
@@ -362,41 +366,6 @@ impl TreeBuilder<'_> {
         let phases = self.by_phases((of_nest, var), n, body, (guards, &node))?;
         self.lane = Some((var, n));
         Ok(phases.unwrap_or(node))
-    }
-
-    pub(super) fn loop_over_lanes(&self, var: VarId, n: i64, body: Vec<Node>) -> Node {
-        let mut linear = true;
-        let mut check = |form: &Affine| linear &= self.is_lane_linear(form, var, n);
-        for_each_form(&body, &self.tree, &mut check);
-        let kind = if linear { LoopMode::Vectorized(n) } else { LoopMode::Serial };
-        Node::Loop(Loop { var, kind, body })
-    }
-
-    /// Returns whether a form is affine in the lane: its quotients are uniform over lanes, and their
-    /// remainders grow by a constant.
-    fn is_lane_linear(&self, form: &Affine, lane: VarId, n: i64) -> bool {
-        form.terms.iter().all(|(var, _)| {
-            let Some(derived) = &self.tree.var(*var).derived else { return true };
-            if !self.tree.mentions(&derived.a, lane) && !self.tree.mentions(&derived.b, lane) {
-                return true;
-            }
-            let (Some(by), Some(Coef::Const(step))) =
-                (derived.b.as_constant(), derived.a.coefficient(lane))
-            else {
-                return false;
-            };
-            let others = derived.a.terms.iter().filter(|(it, _)| *it != lane);
-            let grain = others.fold(by, |grain, (_, it)| gcd(grain, it.divisor()));
-            let grain = gcd(grain, super::affine::poly_divisor(&derived.a.dims));
-            let first = derived.a.constant.rem_euclid(grain);
-            let quotient = matches!(derived.op, DerivedOp::Div | DerivedOp::Mod);
-            let others_vary = derived.a.terms.iter().any(|(it, _)| {
-                *it != lane
-                    && self.tree.var(*it).derived.is_some()
-                    && self.tree.mentions(&Affine::var(*it), lane)
-            });
-            quotient && !others_vary && *step > 0 && first + step * (n - 1) < grain
-        })
     }
 
     fn target(&mut self, tensor: TensorId, index: &[Poly]) -> Result<Access, Unsupported> {

@@ -13,7 +13,7 @@ use std::collections::BTreeSet;
 use super::Unsupported;
 use super::affine::{Affine, Coef, exact_div, poly_divisor};
 use super::build::{TreeBuilder, for_each_form, is_serial};
-use super::tree::{Derived, DerivedOp, GuardId, Node};
+use super::tree::{Derived, DerivedOp, GuardId, Loop, LoopMode, Node};
 use tvmtune_ir::poly::{Poly, VarId, gcd};
 use tvmtune_schedule::nest::Stmt;
 
@@ -23,8 +23,9 @@ const MAX_PHASES: i64 = 8;
 
 impl TreeBuilder<'_> {
     /// Builds a loop of `n` iterations with the phases of its variable as statements side by side; `None` if
-    /// no number of phases makes all indices linear. The variable `var` is that of a loop of the nest, or
-    /// of a part of it; `serial` is the body without phases.
+    /// no number of phases makes all indices linear, or they would change an order that the program fixes.
+    /// The variable `var` is that of a loop of the nest, or of a part of it; `serial` is the body without
+    /// phases.
     pub(super) fn by_phases(
         &mut self,
         (of_nest, var): (VarId, VarId),
@@ -32,6 +33,9 @@ impl TreeBuilder<'_> {
         body: &[Stmt],
         (guards, serial): (&[GuardId], &Node),
     ) -> Result<Option<Node>, Unsupported> {
+        if self.is_ordered {
+            return Ok(None);
+        }
         let whole = self.substituted[of_nest.0 as usize].clone();
         for n_phases in self.periods(serial, var) {
             let n_lanes = (n + n_phases - 1) / n_phases;
@@ -97,6 +101,41 @@ impl TreeBuilder<'_> {
         let first = self.tree.guards.len();
         self.tree.guards.extend(forms);
         (first..self.tree.guards.len()).collect()
+    }
+
+    pub(super) fn loop_over_lanes(&self, var: VarId, n: i64, body: Vec<Node>) -> Node {
+        let mut linear = true;
+        let mut check = |form: &Affine| linear &= self.is_lane_linear(form, var, n);
+        for_each_form(&body, &self.tree, &mut check);
+        let kind = if linear { LoopMode::Vectorized(n) } else { LoopMode::Serial };
+        Node::Loop(Loop { var, kind, body })
+    }
+
+    /// Returns whether a form is affine in the lane: its quotients are uniform over lanes, and their
+    /// remainders grow by a constant.
+    fn is_lane_linear(&self, form: &Affine, lane: VarId, n: i64) -> bool {
+        form.terms.iter().all(|(var, _)| {
+            let Some(derived) = &self.tree.var(*var).derived else { return true };
+            if !self.tree.mentions(&derived.a, lane) && !self.tree.mentions(&derived.b, lane) {
+                return true;
+            }
+            let (Some(by), Some(Coef::Const(step))) =
+                (derived.b.as_constant(), derived.a.coefficient(lane))
+            else {
+                return false;
+            };
+            let others = derived.a.terms.iter().filter(|(it, _)| *it != lane);
+            let grain = others.fold(by, |grain, (_, it)| gcd(grain, it.divisor()));
+            let grain = gcd(grain, poly_divisor(&derived.a.dims));
+            let first = derived.a.constant.rem_euclid(grain);
+            let quotient = matches!(derived.op, DerivedOp::Div | DerivedOp::Mod);
+            let others_vary = derived.a.terms.iter().any(|(it, _)| {
+                *it != lane
+                    && self.tree.var(*it).derived.is_some()
+                    && self.tree.mentions(&Affine::var(*it), lane)
+            });
+            quotient && !others_vary && *step > 0 && first + step * (n - 1) < grain
+        })
     }
 
     /// Computes a quotient or remainder whose dividend is a multiple of the divisor and a rest that is less.

@@ -11,6 +11,7 @@ use super::partition::IterRange;
 use super::table::Table;
 use super::tree::{GuardId, Loop, LoopMode, Node, Tree, Write};
 use super::{Count, Linear, Phase, Stmt, Unsupported, VectorCode, build, interchange, promote};
+use tvmtune_ir::dag::TensorId;
 use tvmtune_ir::poly::{Interval, Poly, VarId};
 use tvmtune_ir::target::Isa;
 use tvmtune_schedule::nest::{self, Nest};
@@ -368,17 +369,19 @@ impl<'t> Lowering<'t> {
     }
 
     /// Returns whether the last vector of a loop may take lanes of the one before again instead of a part of its
-    /// own: its statements store what does not depend on them. That pays where lanes are strided: a masked
-    /// store of these goes lane by lane.
+    /// own: its statements store what does not depend on them, and nothing is in registers, which have
+    /// their lanes. That pays where lanes are strided: a masked store of these goes lane by lane.
     fn may_run_twice(&self, loop_: &Loop) -> bool {
         let (mut is_strided, mut may) = (false, true);
         let (mut read, mut written) = (BTreeSet::new(), BTreeSet::new());
         Node::for_each_write(&loop_.body, &mut Vec::new(), &mut |write, _| {
             let Write { target, reducer, value, .. } = write;
-            may &= reducer.is_none() && !self.tree.buffers[target.tensor.0 as usize].local;
+            let is_local = |it: TensorId| self.tree.buffers[it.0 as usize].local;
+            may &= reducer.is_none() && !is_local(target.tensor);
             is_strided |= target.offset.coefficient(loop_.var) != Some(&Coef::Const(1));
             written.insert(target.tensor);
             value.for_each_read(&mut |it| {
+                may &= !is_local(it.tensor);
                 read.insert(it.tensor);
             });
         });

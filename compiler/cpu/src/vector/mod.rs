@@ -12,7 +12,8 @@
 //! tails) are *parameters*: the caller computes them from the dimensions and passes them in the
 //! argument table, so that the code itself never computes an extent.
 //!
-//! Passes, in order: `build` makes the loop [`tree`] (strip-mining, legality of vectorization),
+//! Passes, in order: `build` makes the loop [`tree`] (strip-mining, legality of vectorization, `wrap` and
+//! `lane_phases` where indices are not linear in a lane),
 //! `allocate` puts local tensors into registers or scratch memory, `promote` gives reductions
 //! register accumulators, `interchange` brings strided accesses of consecutive words together, `lower`
 //! emits code (`partition` splits loops, `store` and `expr` lower statements, `legalize` and
