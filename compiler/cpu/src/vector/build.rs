@@ -84,7 +84,7 @@ pub(super) struct TreeBuilder<'n> {
     /// Extents of the enclosing loops, in the nest's variables.
     proofs: Facts,
     /// Guards that hold here.
-    enclosing_guards: Vec<Guard>,
+    pub(super) enclosing_guards: Vec<Guard>,
     /// The variable of the enclosing vectorized loop.
     vectorized: Option<VarId>,
     /// The variable of its lanes, of the loop itself or of a part of it, and their number.
@@ -363,7 +363,7 @@ impl TreeBuilder<'_> {
         if !is_serial(&split) {
             return Ok(split);
         }
-        let phases = self.by_phases((of_nest, var), n, body, (guards, &node))?;
+        let phases = self.by_phases((of_nest, var), n, body, (guards, &node));
         self.lane = Some((var, n));
         Ok(phases.unwrap_or(node))
     }

@@ -32,11 +32,12 @@ impl TreeBuilder<'_> {
         n: i64,
         body: &[Stmt],
         (guards, serial): (&[GuardId], &Node),
-    ) -> Result<Option<Node>, Unsupported> {
+    ) -> Option<Node> {
         if self.is_ordered {
-            return Ok(None);
+            return None;
         }
         let whole = self.substituted[of_nest.0 as usize].clone();
+        let n_guards = self.enclosing_guards.len();
         for n_phases in self.periods(serial, var) {
             let n_lanes = (n + n_phases - 1) / n_phases;
             let lane = self.tree.new_var(Poly::constant(n_lanes));
@@ -55,13 +56,16 @@ impl TreeBuilder<'_> {
             }
             self.divides = false;
             self.substituted[of_nest.0 as usize] = whole.clone();
-            let nodes: Result<Vec<Vec<Node>>, _> = nodes.into_iter().collect();
-            let node = self.loop_over_lanes(lane, n_lanes, nodes?.concat());
+            // One that is left to portable code runs serially instead, where it was built.
+            self.enclosing_guards.truncate(n_guards);
+            let nodes: Result<Vec<Vec<Node>>, Unsupported> = nodes.into_iter().collect();
+            let Ok(nodes) = nodes else { continue };
+            let node = self.loop_over_lanes(lane, n_lanes, nodes.concat());
             if !is_serial(&node) {
-                return Ok(Some(node));
+                return Some(node);
             }
         }
-        Ok(None)
+        None
     }
 
     /// Returns the numbers of iterations after which some quotient or remainder takes a whole step.

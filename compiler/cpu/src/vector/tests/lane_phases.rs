@@ -113,7 +113,7 @@ fn lanes_that_are_reduced_have_phases() {
     schedule.annotate(StageId(0), A[0], LoopKind::Vectorized).unwrap();
     let code = kernel(&schedule, Isa::Avx2).to_string();
     assert!(code.contains("t0[32].n") && !code.contains("loop"), "{code}");
-    // Where an order is fixed, it is that of the lanes.
+    // An order that is fixed is that of the lanes.
     let mut fixed = dag.clone();
     fixed.numerics = Numerics::Fixed;
     let mut schedule = Schedule::new(&fixed);

@@ -88,7 +88,7 @@ fn argmax_goes_up_to_an_index_and_over_several_ranges() {
     let nan = f32::NAN;
     let x = f32s(&[3, 4], &[1.0, 7.0, 7.0, 9.0, nan, 1.0, nan, 1.0, nan, 2.0, nan, 9.0]);
     let got = run(&argmax, &[3], &[x], &[]);
-    // Where all are NaN, it is the last one that counts.
+    // Of NaNs alone, it is the last one that counts.
     let upto = [0.0, 1.0, 1.0, 3.0, 0.0, 1.0, 1.0, 1.0, 0.0, 1.0, 1.0, 3.0];
     assert_eq!(got[0].to_f32_vec(), upto);
     // The products are 1 49 49 81, 7 49 63, 7 63, 9; NaN 1 NaN 1, NaN NaN NaN, NaN NaN, NaN; NaN 4 NaN 81, ..
@@ -116,7 +116,7 @@ fn logsumexp_does_not_overflow_and_keeps_infinities() {
     let got = run(&dag, &[5], &[x], &[]);
     let two = 2.0 + (1.0 + (-1.0f32).exp()).ln();
     assert_eq!(got[0].to_f32_vec(), [1e38, -1e38, two, -inf, inf]);
-    // Where no index counts, it is the logarithm of 0.
+    // Of no index, it is the logarithm of 0.
     assert_eq!(got[1].to_f32_vec()[6..9], [-inf, 1.0, two]);
     assert_eq!(got[2].to_f32_vec(), [inf]);
     let got = run(&dag, &[1], &[f32s(&[1, 3], &[nan, 1.0, 2.0])], &[]);
