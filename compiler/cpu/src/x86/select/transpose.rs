@@ -160,7 +160,7 @@ impl Selector<'_> {
                     self.shuffle(opcode::PERM2F128, dst, [low, high], lanes);
                 }
             }
-            let disp = place.disp + half as i32 * self.isa.lanes() as i32 * 4;
+            let disp = place.disp + half * self.isa.lanes() as i32 * 4;
             let b = Some(Operand::Mem(MemOperand { disp, ..place }));
             let inst = VectorInst::new(opcode::MOVUPS_STORE, self.width());
             self.push(Inst::Vector(VectorInst { a: Some(dst), b, ..inst }));
