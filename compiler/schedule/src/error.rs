@@ -141,6 +141,9 @@ pub enum ErrorKind {
     /// The program fixes the order of its reductions and the rounding of each operation.
     #[error("it would change the bits of results, which the program fixes")]
     FixedNumerics,
+    /// Each step of a recurrence needs the one before.
+    #[error("each step needs the one before: steps run in order, in a stage of their own")]
+    Recurrent,
     /// The program has no hand-written kernels, or its loops were changed before.
     #[error("there is no kernel template, or loops were changed before")]
     NoTemplate,

@@ -33,11 +33,14 @@ impl Schedule {
         self.stages.iter().flat_map(|it| &it.axes).any(|it| it.kind == LoopKind::Thread)
     }
 
-    /// The stages that read a tensor, inlined ones left out, in topological order.
+    /// The stages that read a tensor, inlined ones and the one that defines it left out, in topological
+    /// order.
     pub fn readers(&self, tensor: TensorId) -> impl Iterator<Item = StageId> {
         self.order.iter().copied().filter(move |it| {
             let stage = self.stage(*it);
-            stage.attach != Attach::Inline && stage.compute.reads(tensor)
+            stage.attach != Attach::Inline
+                && stage.tensor() != tensor
+                && stage.compute.reads(tensor)
         })
     }
 
@@ -50,7 +53,7 @@ impl Schedule {
             if stage.attach != Attach::Inline {
                 stage.compute.body.for_each_read(&mut |tensor, _| {
                     let readers = &mut readers[tensor.0 as usize];
-                    if readers.last() != Some(id) {
+                    if readers.last() != Some(id) && stage.tensor() != tensor {
                         readers.push(*id);
                     }
                 });
@@ -59,13 +62,14 @@ impl Schedule {
         readers
     }
 
-    /// Returns the definition of the element that is read, of an elementwise stage.
+    /// Returns the definition of the element that is read, of an elementwise stage; `None` of a recurrence.
     pub(crate) fn element(&self, read: &Expr, facts: &Facts) -> Option<Expr> {
         let Expr::Read { tensor, index } = read else { return None };
         let compute = &self.stage(self.tensor(*tensor).stage?).compute;
         let index = affine(index)?;
         let position = |var: VarId| index.get(var.0 as usize).cloned();
-        compute.reducer.is_none().then(|| compute.body.substitute_vars(&position, facts))
+        let is_elementwise = compute.reducer.is_none() && !compute.is_recurrent();
+        is_elementwise.then(|| compute.body.substitute_vars(&position, facts))
     }
 
     /// Returns whether the program returns the tensor.

@@ -10,7 +10,7 @@
 //! `NeedsMultiLevelTiling`. Strides, for layouts and vectors, are ours.
 
 use super::{BinaryOp, Compute, Expr, Subscript, TensorId, UnaryOp};
-use crate::poly::{Facts, Poly, VarId};
+use crate::poly::{Facts, Poly, VarId, gcd};
 use crate::size::Size;
 
 /// One read in the body of a compute.
@@ -87,7 +87,7 @@ pub fn accesses(
 }
 
 /// Returns whether tiling pays: some tensor is reused along a spatial axis with more than one iteration, of a
-/// reduction; or two tensors are.
+/// reduction; or two tensors are. The steps of a recurrence are no tiles.
 pub fn needs_tiling(compute: &Compute, accesses: &[Access], extent: &dyn Fn(usize) -> u64) -> bool {
     let mut tensors: Vec<TensorId> = accesses.iter().map(|it| it.tensor).collect();
     tensors.sort_unstable();
@@ -99,7 +99,8 @@ pub fn needs_tiling(compute: &Compute, accesses: &[Access], extent: &dyn Fn(usiz
         })
     };
     let n_reused = tensors.iter().filter(reused).count();
-    n_reused >= 2 || (n_reused >= 1 && compute.reducer.is_some())
+    let is_reused = n_reused >= 2 || (n_reused >= 1 && compute.reducer.is_some());
+    is_reused && !compute.is_recurrent()
 }
 
 /// Returns the number of leading spatial axes that index `tensor` unchanged, in all reads of it.
@@ -112,6 +113,25 @@ pub fn leading_axes(compute: &Compute, tensor: TensorId) -> usize {
         }
     });
     n
+}
+
+/// Returns the number of iterations of an axis after which some quotient or remainder in the body of a
+/// compute takes a whole step, of those up to `max`: the least common multiple where there are several, 1
+/// where there are none.
+pub fn period(compute: &Compute, axis: usize, max: u64) -> u64 {
+    let mut period = 1;
+    compute.body.for_each_poly(&mut |poly| {
+        poly.for_each_division(&mut |dividend, divisor| {
+            let step = dividend.step(VarId(axis as u32)).filter(|it| *it != 0);
+            let (Some(by), Some(step)) = (divisor.as_constant(), step) else { return };
+            let of_one = by / gcd(by, step);
+            let of_both = period / gcd(period, of_one) * of_one;
+            if of_both <= max as i64 {
+                period = of_both;
+            }
+        });
+    });
+    period as u64
 }
 
 /// Estimates the cost of evaluating an expression once, in vector instructions; loads and index
@@ -272,6 +292,18 @@ mod tests {
         let (compute, accesses) = analyzed(Expr::read(X, [var(0), var(2)]), [&[4, 6], &[]]);
         assert!(needs_tiling(&compute, &accesses, &|_| 5));
         assert!(!needs_tiling(&compute, &accesses, &|_| 1));
+    }
+
+    #[test]
+    fn quotients_and_remainders_have_a_period() {
+        let divided = |by: i64| var(0).div(&Poly::constant(by), &Facts::default());
+        let body = Expr::read(X, [divided(2), divided(3)]);
+        let (compute, _) = analyzed(body, [&[4, 6], &[]]);
+        assert_eq!([6, 5, 1].map(|max| period(&compute, 0, max)), [6, 2, 1]);
+        assert_eq!(period(&compute, 1, 6), 1);
+        let steps = (var(0) * 6).modulo(&Poly::constant(4), &Facts::default());
+        let (compute, _) = analyzed(Expr::read(X, [steps, var(1)]), [&[4, 6], &[]]);
+        assert_eq!(period(&compute, 0, 8), 2);
     }
 
     #[test]

@@ -13,7 +13,8 @@
 //!
 //! # Invariants
 //!
-//! - Computes are in topological order; each defines one tensor, and reads tensors before it.
+//! - Computes are in topological order; each defines one tensor, and reads tensors before it, or its own
+//!   along one axis in order ([`Compute::recurrent_axis`]).
 //! - A compute with a reducer has a body without further reductions: nested ones of the program are
 //!   flattened, or computes of their own.
 //! - Reads are in bounds wherever they are evaluated ([`verify`] proves it).
@@ -37,6 +38,7 @@ pub mod access;
 pub mod order;
 pub mod anchor;
 pub mod prefix;
+pub(crate) mod recurrence;
 pub mod in_place;
 pub mod signature;
 mod verify;
@@ -205,9 +207,10 @@ impl Dag {
         }
     }
 
-    /// The computes that read a tensor, in order.
+    /// The computes that read a tensor, in order; not the one that defines it.
     pub fn consumers(&self, tensor: TensorId) -> Vec<ComputeId> {
-        self.compute_ids().filter(|it| self.compute(*it).reads(tensor)).collect()
+        let reads = |it: &Compute| it.tensor != tensor && it.reads(tensor);
+        self.compute_ids().filter(|it| reads(self.compute(*it))).collect()
     }
 
     /// The function that defines the results, if the computes do not.

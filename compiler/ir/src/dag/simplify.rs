@@ -103,6 +103,8 @@ fn forward_copies(dag: &mut Dag) {
         }
         let mut definition = dag.compute(producer).clone();
         definition.tensor = compute.tensor;
+        // A recurrence reads its own tensor.
+        definition.body = rename_tensor(&definition.body, source, compute.tensor);
         for (axis, named) in definition.axes.iter_mut().zip(&compute.axes) {
             axis.name.clone_from(&named.name);
         }
@@ -117,6 +119,11 @@ fn eliminate_common(dag: &mut Dag) {
         dag.computes[n].body =
             map_tensors(&dag.computes[n].body, &|it| first.get(&it).copied().unwrap_or(it));
         let (before, compute) = (&dag.computes[..n], &dag.computes[n]);
+        let is_recurrent = compute.is_recurrent();
+        let same_body = |it: &Compute| match is_recurrent {
+            false => it.body == compute.body,
+            true => it.body == rename_tensor(&compute.body, compute.tensor, it.tensor),
+        };
         let equal = before.iter().find(|it| {
             let extents = |it: &Compute| -> Vec<Poly> {
                 it.axes.iter().map(|axis| axis.extent.clone()).collect()
@@ -124,7 +131,7 @@ fn eliminate_common(dag: &mut Dag) {
             it.reducer == compute.reducer
                 && it.n_spatial == compute.n_spatial
                 && dag.tensor(it.tensor).dtype == dag.tensor(compute.tensor).dtype
-                && it.body == compute.body
+                && same_body(it)
                 && extents(it) == extents(compute)
         });
         if let Some(equal) = equal {
@@ -150,8 +157,8 @@ fn eliminate_dead(dag: &mut Dag) {
         let id = TensorId(tensors.len() as u32);
         let mut tensor = dag.tensor(compute.tensor).clone();
         tensor.kind = TensorKind::Computed(ComputeId(computes.len() as u32));
-        let body = map_tensors(&compute.body, &|it| renumbered[&it]);
         renumbered.insert(compute.tensor, id);
+        let body = map_tensors(&compute.body, &|it| renumbered[&it]);
         tensors.push(tensor);
         computes.push(Compute { tensor: id, body, ..compute.clone() });
     }
@@ -164,6 +171,10 @@ pub(crate) fn map_tensors(expr: &Expr, renamed: &dyn Fn(TensorId) -> TensorId) -
         Expr::Read { tensor, index } => Expr::Read { tensor: renamed(tensor), index },
         other => other,
     }
+}
+
+fn rename_tensor(expr: &Expr, from: TensorId, to: TensorId) -> Expr {
+    map_tensors(expr, &|it| if it == from { to } else { it })
 }
 
 fn make_names_unique(dag: &mut Dag) {

@@ -35,7 +35,8 @@ impl fmt::Display for Finding {
 /// - Dimensions have a range of positive extents, shapes and axes extents of at least 1.
 /// - Parameters come first, then what computes define, each once, in their order.
 /// - A compute's spatial axes are its tensor's shape; it has reduce axes exactly if it reduces.
-/// - Reads are of earlier tensors, with one subscript a dimension, in bounds where evaluated.
+/// - Reads are of earlier tensors, or of the element before along one axis, with one subscript a dimension,
+///   in bounds where evaluated.
 /// - Operands have one type, and one that the operation knows; halves are only stored.
 /// - Results are computed, and each is returned once.
 /// - The defaults of a kernel template's knobs make launches, whatever the extents.
@@ -224,9 +225,11 @@ impl Check<'_> {
 
     fn read(&mut self, id: TensorId, index: &[Subscript], known: &PathFacts) -> Option<DType> {
         let dag = self.dag;
-        let earlier = (id.0 as usize) < dag.tensors.len()
-            && dag.producer(id).is_none_or(|it| Some(it) < self.compute);
-        if !earlier {
+        let is_before = |it: ComputeId| match Some(it) == self.compute {
+            true => dag.compute(it).recurrent_axis().is_some(),
+            false => Some(it) < self.compute,
+        };
+        if (id.0 as usize) >= dag.tensors.len() || !dag.producer(id).is_none_or(is_before) {
             self.require(false, || format!("reads t{}, which is not defined before", id.0));
             return None;
         }

@@ -170,6 +170,7 @@ impl Elaborator {
                 "argtop" => {
                     format!("write `argtop(r, 0..K, |k| {tensor}[[..]])`")
                 }
+                "scan" => format!("write `scan(0..K, 0.0, |h, k| .. {tensor}[[..]])`"),
                 it if reduce::NAMES.contains(&it) => {
                     format!("a reduction names its range: write `{it}(0..K, |k| {tensor}[[..]])`")
                 }

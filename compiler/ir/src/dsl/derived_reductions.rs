@@ -150,7 +150,7 @@ impl Elaborator {
         if is_read(&body) {
             return body;
         }
-        let mut spatial = self.enclosing_axes_of(&body);
+        let mut spatial = self.enclosing_axes_of([&body]);
         spatial.extend(axes);
         let name = format!("{}_values", self.current);
         let tensor = self.define(name, Axes { spatial: &spatial, reduce: &[] }, None, &body, dtype);

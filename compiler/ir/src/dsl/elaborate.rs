@@ -62,6 +62,28 @@ pub(super) struct InPlace {
 pub(super) struct Symbols {
     pub(super) tensors: Vec<Tensor>,
     pub(super) scalars: Vec<Scalar>,
+    /// The types of the states of scans, whose reads are placeholders: see [`Symbols::new_state`].
+    states: Vec<DType>,
+}
+
+impl Symbols {
+    /// Hands out a tensor that stands for the state of a scan until the tensor of all states is defined.
+    pub(super) fn new_state(&mut self, dtype: DType) -> TensorId {
+        self.states.push(dtype);
+        TensorId(u32::MAX - (self.states.len() as u32 - 1))
+    }
+
+    /// Returns the type of the state that a tensor stands for, if it does.
+    fn state(&self, tensor: TensorId) -> Option<DType> {
+        self.states.get((u32::MAX - tensor.0) as usize).copied()
+    }
+
+    /// Returns whether an expression reads the state of a scan.
+    pub(super) fn reads_state(&self, expr: &Expr) -> bool {
+        let is_state =
+            |it: &Expr| matches!(it, Expr::Read { tensor, .. } if self.state(*tensor).is_some());
+        expr.any(&mut |it| is_state(it))
+    }
 }
 
 /// The meaning of a name.
@@ -89,7 +111,7 @@ pub(super) struct Reduction {
 
 impl Types for Symbols {
     fn tensor(&self, tensor: TensorId) -> DType {
-        self.tensors[tensor.0 as usize].dtype
+        self.state(tensor).unwrap_or_else(|| self.tensors[tensor.0 as usize].dtype)
     }
 
     fn scalar(&self, scalar: ScalarId) -> DType {

@@ -46,6 +46,7 @@ mod read;
 mod reduce;
 mod reference;
 mod residence;
+mod scan;
 mod signature;
 mod syntax;
 mod template;

@@ -10,6 +10,7 @@ use syn::{Expr as Syntax, RangeLimits, Token};
 use super::derived_reductions::Reduced;
 use super::elaborate::{Binding, Elaborator, Reduction, Var};
 use super::errors::{Location, axis_names, count};
+use super::scan::STATE_ELSEWHERE;
 use super::signature::plain_ident;
 use super::value::{Kind, Value, cast};
 use crate::dag::limits::{MAX_AXES, MAX_COMPUTES, MAX_RANK, is_addressable, is_axis, is_index};
@@ -30,8 +31,20 @@ enum ReductionKind {
 }
 
 /// The names of reductions.
-pub(super) const NAMES: [&str; 11] =
-    ["sum", "prod", "min", "max", "any", "all", "argmax", "argmin", "argtop", "mean", "logsumexp"];
+pub(super) const NAMES: [&str; 12] = [
+    "sum",
+    "prod",
+    "min",
+    "max",
+    "any",
+    "all",
+    "argmax",
+    "argmin",
+    "argtop",
+    "mean",
+    "logsumexp",
+    "scan",
+];
 
 /// The axis of a reduction.
 pub(super) struct Range {
@@ -76,8 +89,10 @@ impl Elaborator {
         args: &Punctuated<Syntax, Token![,]>,
         location: Location,
     ) -> Option<Value> {
-        if name == "argtop" {
-            return self.argtop(args, location);
+        match name {
+            "argtop" => return self.argtop(args, location),
+            "scan" => return self.scan(args, location),
+            _ => {}
         }
         let kind = reduction_kind(name);
         let (Some(ranges), Some(Syntax::Closure(closure)), 2) =
@@ -226,7 +241,13 @@ impl Elaborator {
         self.known.restore_conditions(known);
         let complete = axes.iter().all(Option::is_some);
         let axes = axes.into_iter().flatten().collect();
-        ReductionBody { axes, mask, value: body.filter(|_| complete) }
+        let value = body.filter(|_| complete).and_then(|it| match &it.kind {
+            Kind::Typed(expr, _) if self.symbols.reads_state(expr) => {
+                self.errors.at_location(it.location, STATE_ELSEWHERE)
+            }
+            _ => Some(it),
+        });
+        ReductionBody { axes, mask, value }
     }
 
     /// Binds a closure's parameter to an axis; where its extent is unknown, its name is poisoned.
@@ -287,9 +308,8 @@ impl Elaborator {
 
     fn is_reduction(&self, expr: &Expr, reducer: Reducer) -> bool {
         let Expr::Read { tensor, .. } = expr else { return false };
-        let TensorKind::Computed(id) = self.symbols.tensors[tensor.0 as usize].kind else {
-            return false;
-        };
+        let tensor_kind = self.symbols.tensors.get(tensor.0 as usize).map(|it| it.kind);
+        let Some(TensorKind::Computed(id)) = tensor_kind else { return false };
         self.reductions.contains_key(tensor)
             && self.computes[id.0 as usize].reducer == Some(reducer)
     }
@@ -310,7 +330,7 @@ impl Elaborator {
             axes.extend(&inner.axes);
             body = inner.body.clone();
         }
-        let spatial = self.enclosing_axes_of(&body);
+        let spatial = self.enclosing_axes_of([&body]);
         let op = format!("{reducer:?}").to_lowercase();
         let name = format!("{}_{op}", self.current);
         let all_axes = Axes { spatial: &spatial, reduce: &axes };
@@ -319,16 +339,20 @@ impl Elaborator {
         Expr::read(tensor, spatial.into_iter().map(Poly::var))
     }
 
-    /// The enclosing axes that occur in `expr`, outermost first.
-    pub(super) fn enclosing_axes_of(&self, expr: &Expr) -> Vec<VarId> {
+    /// The enclosing axes that occur in some of these expressions, outermost first.
+    pub(super) fn enclosing_axes_of<'e>(
+        &self,
+        exprs: impl IntoIterator<Item = &'e Expr>,
+    ) -> Vec<VarId> {
         let mut used = std::collections::BTreeSet::new();
-        expr.for_each_poly(&mut |poly| {
+        let mut visit = |poly: &Poly| {
             poly.for_each_leaf(&mut |atom| {
                 if let Atom::Var(var) = atom {
                     used.insert(*var);
                 }
             });
-        });
+        };
+        exprs.into_iter().for_each(|it| it.for_each_poly(&mut visit));
         self.around.iter().copied().filter(|it| used.contains(it)).collect()
     }
 
@@ -391,6 +415,11 @@ impl Elaborator {
 }
 
 impl Range {
+    /// Returns whether the first index depends on an enclosing axis.
+    pub(super) fn starts_at_axis(&self) -> bool {
+        self.part.first.is_some()
+    }
+
     /// The exclusive end.
     pub(super) fn end(&self) -> Poly {
         self.part.end.clone().unwrap_or_else(|| self.lo.clone() + self.extent.clone())

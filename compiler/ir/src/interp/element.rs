@@ -62,6 +62,10 @@ impl<'a> Elements<'a> {
             compute.axes.iter().map(|it| it.extent.eval_dims(self.dims)).collect();
         let mut point = unflatten(flat, &extents[..compute.n_spatial]);
         point.resize(extents.len(), 0);
+        if let Some(axis) = compute.recurrent_axis() {
+            let distance = extents[axis + 1..].iter().product::<i64>() as usize;
+            self.steps_before(tensor, flat, (point[axis], distance));
+        }
         let value = match compute.reducer {
             None => self.eval(&compute.body, &point),
             Some(reducer) => match self.dag.order(compute) {
@@ -71,6 +75,18 @@ impl<'a> Elements<'a> {
         };
         self.known.insert((tensor, flat), value);
         value
+    }
+
+    /// Evaluates the steps of a recurrence before an element, the first one first: no step then waits for
+    /// many others. Elements of neighboring steps are `distance` apart.
+    fn steps_before(&mut self, tensor: TensorId, flat: usize, (n, distance): (i64, usize)) {
+        let place = |back: usize| flat - back * distance;
+        let n = n as usize;
+        let is_known = |back: &usize| self.known.contains_key(&(tensor, place(*back)));
+        let n_unknown = (1..=n).find(is_known).map_or(n, |it| it - 1);
+        for back in (1..=n_unknown).rev() {
+            self.get(tensor, place(back));
+        }
     }
 
     /// The number of evaluations of the body of a compute so far.

@@ -94,7 +94,10 @@ fn evaluate_all(
         let env = Env { dims, arrays: arrays_so_far, scalars, scalar_types, semantics };
         let array = match (semantics, compute.reducer) {
             (Semantics::InOrder, Some(reducer)) => in_order::reduce(dag, compute, reducer, &env),
-            _ => evaluate(dag, compute, &env),
+            _ => match compute.recurrent_axis() {
+                Some(axis) => in_steps(dag, compute, axis, &env),
+                None => evaluate(dag, compute, &env),
+            },
         };
         arrays.push(array);
     }
@@ -153,6 +156,36 @@ fn evaluate(dag: &Dag, compute: &Compute, env: &Env) -> Array {
         }
     });
     out
+}
+
+/// Evaluates a recurrence, each step from the one before.
+fn in_steps(dag: &Dag, compute: &Compute, axis: usize, env: &Env) -> Array {
+    let extents: Vec<i64> = compute.axes.iter().map(|it| it.extent.eval_dims(env.dims)).collect();
+    let shape: Vec<u64> = extents.iter().map(|it| *it as u64).collect();
+    let mut arrays = env.arrays.to_vec();
+    arrays.push(Array::zeros(dag.tensor(compute.tensor).dtype, &shape));
+    let others = (0..extents.len()).filter(|it| *it != axis);
+    let lane_axis = others.clone().max_by_key(|it| extents[*it]);
+    let rows: Vec<usize> = others.filter(|it| Some(*it) != lane_axis).collect();
+    let chunks = chunks(lane_axis.map_or(1, |it| extents[it]));
+    let lane_stride = lane_axis.map_or(0, |it| extents.iter().skip(it + 1).product());
+    let mut point = vec![0; extents.len()];
+    for step in 0..extents[axis] {
+        point[axis] = step;
+        let code = Code::new(&compute.body, &Env { arrays: &arrays, ..*env }, &extents, lane_axis);
+        let mut values = Vec::new();
+        for_each_point(&rows, &extents, &mut point, &mut |point| {
+            let row = flatten(point, &extents);
+            for lanes in &chunks {
+                let column = code.column(point, lanes);
+                let place = |lane: &i64| (row + lane * lane_stride) as usize;
+                values.extend(lanes.iter().map(place).zip((0..).map(|n| column.get(n))));
+            }
+        });
+        let Some(states) = arrays.last_mut() else { unreachable!("it was added above") };
+        values.into_iter().for_each(|(place, value)| states.set(place, value));
+    }
+    arrays.pop().unwrap_or_else(|| unreachable!("it was added above"))
 }
 
 /// `0..extent` in runs of at most [`LANES`].

@@ -156,6 +156,23 @@ impl Poly {
     pub fn ceil_div(&self, divisor: i64, facts: &Facts) -> Poly {
         (self.clone() + Poly::constant(divisor - 1)).div(&Poly::constant(divisor), facts)
     }
+
+    /// Calls `visit` for each dividend and its divisor, of quotients and remainders, outermost first.
+    pub fn for_each_division(&self, visit: &mut dyn FnMut(&Poly, &Poly)) {
+        for atom in self.terms().flat_map(|(atoms, _)| atoms) {
+            match atom {
+                Atom::Div(a, b) | Atom::Mod(a, b) => {
+                    visit(a, b);
+                    a.for_each_division(visit);
+                }
+                Atom::Min(a, b) | Atom::Max(a, b) => {
+                    a.for_each_division(visit);
+                    b.for_each_division(visit);
+                }
+                Atom::Dim(_) | Atom::Var(_) => {}
+            }
+        }
+    }
 }
 
 fn add(terms: &mut BTreeMap<Vec<Atom>, i64>, atoms: Vec<Atom>, value: i64) {

@@ -33,6 +33,8 @@ pub enum Family {
     Argmax,
     /// Sums or maxima up to an index, or from one on, with or without its element.
     Prefix,
+    /// States along one axis, each of the one before; then themselves or sums of their rows.
+    Recurrence,
     /// A parameter replaced by itself and a product, by itself and a sum of its row or column, or by
     /// itself and its mirror image; and the sums of the result's rows.
     InPlace,
@@ -40,7 +42,7 @@ pub enum Family {
 
 impl Family {
     /// All of them.
-    pub const ALL: [Family; 13] = [
+    pub const ALL: [Family; 14] = [
         Family::Matmul,
         Family::BatchedMatmul,
         Family::Mlp,
@@ -53,6 +55,7 @@ impl Family {
         Family::Gather,
         Family::Argmax,
         Family::Prefix,
+        Family::Recurrence,
         Family::InPlace,
     ];
 }
@@ -73,6 +76,7 @@ pub fn dag(family: Family, numbers: &[u32]) -> (Dag, Vec<i64>) {
         Family::Gather => it.gather(),
         Family::Argmax => it.argmax(),
         Family::Prefix => it.prefix(),
+        Family::Recurrence => it.recurrence(),
         Family::InPlace => it.in_place(),
     };
     (it.dag, it.dims)
@@ -195,9 +199,25 @@ impl<'a> Builder<'a> {
         reducer: Reducer,
         body: Expr,
     ) -> TensorId {
-        let id = ComputeId(self.dag.computes.len() as u32);
         let dtype = body.dtype(&self.dag);
-        let tensor = self.tensor(name, dtype, spatial, TensorKind::Computed(id));
+        let tensor = self.computed(name, dtype, spatial);
+        self.define(tensor, (spatial, reduce), reducer, body);
+        tensor
+    }
+
+    /// Declares a tensor that the next compute defines.
+    fn computed(&mut self, name: &str, dtype: DType, shape: &[&Poly]) -> TensorId {
+        let id = ComputeId(self.dag.computes.len() as u32);
+        self.tensor(name, dtype, shape, TensorKind::Computed(id))
+    }
+
+    fn define(
+        &mut self,
+        tensor: TensorId,
+        (spatial, reduce): (&[&Poly], &[&Poly]),
+        reducer: Reducer,
+        body: Expr,
+    ) {
         let axis = |(n, extent): (usize, &&Poly)| ComputeAxis {
             name: ["i", "j", "k", "l", "m", "n", "o"][n].to_owned(),
             extent: (*extent).clone(),
@@ -209,7 +229,6 @@ impl<'a> Builder<'a> {
             reducer: (!reduce.is_empty()).then_some(reducer),
             body,
         });
-        tensor
     }
 
     fn elementwise(&mut self, name: &str, shape: &[&Poly], body: Expr) -> TensorId {
@@ -417,6 +436,41 @@ impl<'a> Builder<'a> {
             self.compute("p", &[&r, &n, &c], &[&n], reducer, body)
         };
         vec![p]
+    }
+
+    fn recurrence(&mut self) -> Vec<TensorId> {
+        let (r, n, c) = (self.extent(), self.extent(), self.extent());
+        let x = self.param("x", DType::F32, &[&r, &n, &c]);
+        let a = self.param("a", DType::F32, &[&r, &c]);
+        let input = mul(read(x, &[0, 1, 2]), Expr::f32(2.0));
+        let input = self.elementwise("g", &[&r, &n, &c], input);
+        // The first states are numbers, or elements of a parameter.
+        let first = if self.below(2) == 0 { Expr::f32(0.5) } else { read(a, &[0, 2]) };
+        let along = self.below(3) as usize;
+        let states = self.computed("h", DType::F32, &[&r, &n, &c]);
+        let step = |axis: usize| var(axis as u32) - Poly::constant(i64::from(axis == along));
+        let is_later =
+            Expr::Index(var(along as u32)).compare(CompareOp::Ge, Expr::Index(Poly::constant(1)));
+        let before = is_later.select(Expr::read(states, (0..3).map(step)), first);
+        let input = read(input, &[0, 1, 2]);
+        let next = match self.below(3) {
+            0 => add(mul(before, Expr::f32(0.5)), input),
+            1 => before.binary(BinaryOp::Max, input),
+            // The state is read twice.
+            _ => add(mul(before.clone(), Expr::f32(0.25)), mul(relu(before), read(a, &[0, 2]))),
+        };
+        self.define(states, (&[&r, &n, &c], &[]), Reducer::Sum, next);
+        match self.below(3) {
+            0 => vec![states],
+            1 => {
+                let term = mul(read(states, &[0, 1, 2]), read(x, &[0, 1, 2]));
+                vec![self.sum("y", &[&r, &n], &[&c], term)]
+            }
+            _ => {
+                let gated = mul(read(states, &[0, 1, 2]), read(a, &[0, 2]));
+                vec![states, self.elementwise("y", &[&r, &n, &c], gated)]
+            }
+        }
     }
 
     fn in_place(&mut self) -> Vec<TensorId> {

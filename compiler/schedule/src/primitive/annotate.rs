@@ -24,6 +24,8 @@ impl Schedule {
     /// - [`ErrorKind::NotOutermost`](super::super::ErrorKind::NotOutermost) or
     ///   [`ErrorKind::WrongRole`](super::super::ErrorKind::WrongRole) for a parallel loop that is
     ///   not among the outermost spatial ones of a root stage.
+    /// - [`ErrorKind::Recurrent`](super::super::ErrorKind::Recurrent) for steps of a recurrence that would
+    ///   not run one after the other.
     ///
     /// # Source
     ///

@@ -19,7 +19,8 @@ impl Schedule {
     /// # Errors
     ///
     /// - [`ErrorKind::NotRead`] if the stage does not read the tensor.
-    /// - [`ErrorKind::NotRoot`] if the tensor is computed inside another stage.
+    /// - [`ErrorKind::NotRoot`] if the tensor is computed inside another stage, [`ErrorKind::Recurrent`] if
+    ///   the reader itself computes it.
     ///
     /// # Source
     ///
@@ -134,6 +135,7 @@ impl Schedule {
             return Err(ErrorKind::NotRead.of_stage(reader));
         }
         let producer = self.tensor(tensor).stage;
+        refuse_if(producer == Some(reader), ErrorKind::Recurrent.of_stage(reader))?;
         if producer.is_some_and(|it| self.stage(it).attach != Attach::Root) {
             return Err(ErrorKind::NotRoot.of_tensor(tensor));
         }

@@ -24,7 +24,8 @@ impl Schedule {
     ///
     /// - [`ErrorKind::NotRead`] if the stage has no such read.
     /// - [`ErrorKind::Conditional`] if it stands below a condition.
-    /// - [`ErrorKind::NotRoot`] if the tensor is computed inside another stage.
+    /// - [`ErrorKind::NotRoot`] if the tensor is computed inside another stage, [`ErrorKind::Recurrent`] if
+    ///   the reader itself computes it.
     /// - [`ErrorKind::TooLarge`] if the copy could have more than 2^53 elements.
     ///
     /// # Source
@@ -40,6 +41,7 @@ impl Schedule {
             operand(&found.compute.body, read).ok_or(ErrorKind::NotRead.of_stage(reader))?;
         refuse_if(conditional, ErrorKind::Conditional.of_stage(reader))?;
         let producer = self.tensor(tensor).stage;
+        refuse_if(producer == Some(reader), ErrorKind::Recurrent.of_stage(reader))?;
         if producer.is_some_and(|it| self.stage(it).attach != Attach::Root) {
             return Err(ErrorKind::NotRoot.of_tensor(tensor));
         }

@@ -32,6 +32,7 @@ impl Schedule {
     /// # Errors
     ///
     /// - [`ErrorKind::IsOutput`] if the program returns the tensor.
+    /// - [`ErrorKind::Recurrent`] if the stage is a recurrence, which has to start at its first step.
     /// - [`ErrorKind::NotLive`] if the axis is no loop of the consumer; [`ErrorKind::NotInnermost`]
     ///   if it is vectorized.
     /// - [`ErrorKind::NotOutermost`] if one of the stage's own loops is parallel.
@@ -53,6 +54,7 @@ impl Schedule {
     ) -> Result<(), ScheduleError> {
         let found = self.live_stage(stage)?;
         refuse_if(self.is_output(found.tensor()), ErrorKind::IsOutput.of_stage(stage))?;
+        self.check_not_recurrent(stage)?;
         self.loop_position(consumer, axis)?;
         if self.stage(consumer).axis(axis).kind == LoopKind::Vectorized {
             return Err(ErrorKind::NotInnermost.of_axis(consumer, axis));

@@ -21,7 +21,7 @@ impl Schedule {
     /// # Errors
     ///
     /// - [`ErrorKind::IsOutput`] if the program returns the tensor, [`ErrorKind::IsReduction`] if
-    ///   the stage reduces.
+    ///   the stage reduces, [`ErrorKind::Recurrent`] if it is a recurrence.
     /// - [`ErrorKind::FixedNumerics`] if the program fixes the rounding of results.
     /// - [`ErrorKind::PrecisionLoss`] if the type is not `f16` or `bf16` and the stage's `f32`, if
     ///   elements may be above 1, or if a reader does not sum them, or none sums products with numbers
@@ -40,6 +40,7 @@ impl Schedule {
         let tensor = found.tensor();
         refuse_if(self.is_output(tensor), ErrorKind::IsOutput.of_stage(stage))?;
         refuse_if(found.compute.reducer.is_some(), ErrorKind::IsReduction.of_stage(stage))?;
+        self.check_not_recurrent(stage)?;
         let is_precise = matches!(dtype, DType::F16 | DType::Bf16)
             && self.tensor(tensor).tensor.dtype == DType::F32
             && self.is_at_most_one(stage);

@@ -21,7 +21,7 @@ impl Schedule {
     ///
     /// - [`ErrorKind::IsOutput`] if the program returns the tensor, [`ErrorKind::ReadersOutside`]
     ///   if nothing reads it.
-    /// - [`ErrorKind::IsReduction`] if the stage reduces.
+    /// - [`ErrorKind::IsReduction`] if the stage reduces, [`ErrorKind::Recurrent`] if it is a recurrence.
     /// - [`ErrorKind::HasAttached`] if another stage runs inside this one.
     /// - [`ErrorKind::NoLayout`] if the tensor was given a layout.
     /// - [`ErrorKind::DataDependent`] if it is read at a data-dependent index and its body divides
@@ -39,6 +39,7 @@ impl Schedule {
         let tensor = found.tensor();
         refuse_if(self.is_output(tensor), ErrorKind::IsOutput.of_stage(stage))?;
         refuse_if(found.compute.reducer.is_some(), ErrorKind::IsReduction.of_stage(stage))?;
+        self.check_not_recurrent(stage)?;
         refuse_if(self.has_attached(stage), ErrorKind::HasAttached.of_stage(stage))?;
         refuse_if(self.tensor(tensor).layout.is_some(), ErrorKind::NoLayout.of_tensor(tensor))?;
         let readers: Vec<StageId> = self.readers(tensor).collect();

@@ -228,7 +228,7 @@ impl Phases {
         let mut divisions = Vec::new();
         term.for_each_poly(&mut |poly| {
             let n_before = divisions.len();
-            for_each_division(poly, &mut |value, by| divisions.push((value.clone(), by.clone())));
+            poly.for_each_division(&mut |value, by| divisions.push((value.clone(), by.clone())));
             let reduces = compute.reduce_vars().any(|it| poly.mentions(it));
             has_blocks |= reduces && divisions.len() > n_before;
         });
@@ -338,7 +338,7 @@ impl Phases {
         let mut is_open = false;
         body.for_each_poly(&mut |poly| {
             let is_phase = |it: VarId| split.phases.contains_key(&it);
-            for_each_division(poly, &mut |value, _| {
+            poly.for_each_division(&mut |value, _| {
                 value.for_each_leaf(&mut |it| {
                     is_open |= !matches!(it, Atom::Var(var) if is_phase(*var));
                 });
@@ -438,22 +438,5 @@ impl SplitAxes {
         let (first, step) = (at(0), at(1) - at(0));
         let is_linear = (0..*n_phases).all(|n| at(n) == first + step * n);
         is_linear.then(|| Poly::var(phase) * step + Poly::constant(first))
-    }
-}
-
-/// Calls `visit` for each dividend and its divisor, outermost first.
-fn for_each_division(poly: &Poly, visit: &mut dyn FnMut(&Poly, &Poly)) {
-    for atom in poly.terms().flat_map(|(atoms, _)| atoms) {
-        match atom {
-            Atom::Div(a, b) | Atom::Mod(a, b) => {
-                visit(a, b);
-                for_each_division(a, visit);
-            }
-            Atom::Min(a, b) | Atom::Max(a, b) => {
-                for_each_division(a, visit);
-                for_each_division(b, visit);
-            }
-            Atom::Dim(_) | Atom::Var(_) => {}
-        }
     }
 }

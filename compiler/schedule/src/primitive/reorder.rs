@@ -16,7 +16,7 @@ impl Schedule {
     /// ```
     ///
     /// Iterations of a compute are independent or reduce in any order, so every order is legal, unless
-    /// the program fixes the order of its reductions.
+    /// the program fixes the order of its reductions, or each iteration needs the one before.
     ///
     /// # Errors
     ///
@@ -27,6 +27,7 @@ impl Schedule {
     ///   runs at it.
     /// - [`ErrorKind::FixedNumerics`] if reduce loops would follow each other otherwise than the program
     ///   says.
+    /// - [`ErrorKind::Recurrent`] if the steps of a recurrence would follow each other in another order.
     /// - [`ErrorKind::Overwritten`] if iterations of the loops around a stage would no longer replace
     ///   what it reads of a parameter in place.
     ///

@@ -7,12 +7,15 @@ use std::collections::BTreeMap;
 use super::types::{
     Decision, DecisionId, DecisionKind, Factor, Result, Sketch, Step, TemplateKind,
 };
-use tvmtune_ir::dag::access::{Access, accesses, needs_tiling, work};
+use tvmtune_ir::dag::access::{Access, accesses, needs_tiling, period, work};
 use tvmtune_ir::dag::{Compute, Dag, TensorId, TensorKind};
 use tvmtune_ir::poly::{Facts, Poly};
 use tvmtune_ir::size::Size;
 use tvmtune_ir::target::{CpuTarget, Target};
 use tvmtune_schedule::{AxisId, Instruction, Layout, LoopKind, Schedule, StageId, Threads};
+
+/// The longest period of a vectorized loop: code generation has code of its own for that many phases.
+const MAX_PERIOD: u64 = 8;
 
 /// Cycles of a vectorized operation, two of which a core issues at once; estimated.
 const CYCLES_PER_OP: f64 = 0.5;
@@ -196,10 +199,28 @@ impl Builder {
 
     /// Opens a decision on the length of a vectorized loop; `best` in vectors.
     pub(super) fn decide_lanes(&mut self, name: String, n_vectors: u64, best: u64) -> DecisionId {
-        let lanes = self.lanes();
-        let mut options: Vec<u64> = [1, 2, 3, 4, 6, 8].iter().map(|it| it * lanes).collect();
-        options.retain(|it| *it <= n_vectors.max(1) * lanes);
-        self.decide(name, DecisionKind::Inner, &options, best.max(1) * lanes)
+        self.decide_units(name, 1, n_vectors, best)
+    }
+
+    /// Opens a decision on the length of a vectorized loop, in units of several vectors.
+    fn decide_units(&mut self, name: String, vectors: u64, n_units: u64, best: u64) -> DecisionId {
+        let unit = vectors * self.lanes();
+        let mut options: Vec<u64> = [1, 2, 3, 4, 6, 8].iter().map(|it| it * unit).collect();
+        options.retain(|it| *it <= n_units.max(1) * unit);
+        self.decide(name, DecisionKind::Inner, &options, best.max(1) * unit)
+    }
+
+    /// Opens a decision on the length of a vectorized loop over an axis, `best` in vectors: whole periods of
+    /// its quotients and remainders, so that each phase has whole vectors.
+    pub(super) fn decide_lanes_of(
+        &mut self,
+        name: String,
+        (stage, axis): (StageId, AxisId),
+        best: u64,
+    ) -> DecisionId {
+        let period = period(self.compute(stage), axis.0 as usize, MAX_PERIOD);
+        let n_units = self.extent(stage, axis).div_ceil(period * self.lanes());
+        self.decide_units(name, period, n_units, best.div_ceil(period).min(n_units))
     }
 
     /// Opens how a loop runs: as `kind` says for an option, or serially.

@@ -49,6 +49,7 @@ impl Builder {
         let compute = self.compute(stage);
         let readers: Vec<StageId> = self.schedule.readers(compute.tensor).collect();
         if compute.reducer.is_some()
+            || compute.is_recurrent()
             || self.schedule.is_output(compute.tensor)
             || readers.is_empty()
         {
@@ -147,12 +148,16 @@ impl Builder {
         depths: &[usize],
     ) -> Option<(usize, usize)> {
         let tensor = self.tensor_of(stage);
-        if self.schedule.is_output(tensor) || self.is_fusion_forbidden(stage) {
+        let is_recurrent = self.compute(stage).is_recurrent();
+        if is_recurrent || self.schedule.is_output(tensor) || self.is_fusion_forbidden(stage) {
             return None;
         }
         let readers: Vec<StageId> = self.schedule.readers(tensor).collect();
         let group = member[readers.first()?.0 as usize]?;
         let FusionGroup::Rows(Rows { root, inside, .. }) = &groups[group] else { return None };
+        if self.compute(*root).is_recurrent() {
+            return None;
+        }
         if self.is_tiled(stage) {
             let is_epilogue = readers.as_slice() == [*root]
                 && inside.is_empty()

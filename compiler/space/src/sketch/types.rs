@@ -55,6 +55,8 @@ pub enum TemplateKind {
     RowScan,
     /// Prefix sums by blocks of lanes.
     BlockScan,
+    /// Recurrences: steps in order, of independent elements.
+    Recurrence,
     /// An elementwise stage that reads along another axis than it writes.
     Transpose,
     /// Elementwise stages and short reductions, each element by one thread.
@@ -79,6 +81,7 @@ impl TemplateKind {
             TemplateKind::BlockPrefix => "prefix",
             TemplateKind::RowScan => "running",
             TemplateKind::BlockScan => "blocks",
+            TemplateKind::Recurrence => "recurrence",
             TemplateKind::Transpose => "across",
             TemplateKind::Flat => "flat",
             TemplateKind::HandWritten => "hand-written",

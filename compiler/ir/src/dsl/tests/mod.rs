@@ -9,6 +9,7 @@ mod instances;
 mod language;
 mod lower_ends;
 mod reductions;
+mod scan;
 mod template;
 mod top;
 mod values;

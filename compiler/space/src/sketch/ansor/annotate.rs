@@ -52,7 +52,8 @@ fn vectorize(state: &mut State, stage: StageId) -> Result<()> {
 fn split_last(state: &mut State, stage: StageId) -> Result<Option<AxisId>> {
     let compute = state.b.compute(stage);
     let extents = state.b.extents(stage);
-    let last = (0..extents.len()).rev().find(|it| extents[*it] > 1);
+    let steps = compute.recurrent_axis();
+    let last = (0..extents.len()).rev().find(|it| extents[*it] > 1 && Some(*it) != steps);
     let Some(last) = last.filter(|_| compute.reducer.is_none()) else { return Ok(None) };
     let name = state.b.stage_name(stage).to_owned();
     let lengths = |max: u64| -> Vec<u64> {
@@ -68,8 +69,9 @@ fn split_last(state: &mut State, stage: StageId) -> Result<Option<AxisId>> {
     let vector = open("lanes", DecisionKind::Inner, LONGEST, LONGEST / 4);
     let parts = state.split(stage, AxisId(last as u32), &[block, vector])?;
     let mut order = state.schedule().stage(stage).order.clone();
-    order.retain(|it| *it != parts[2]);
-    order.push(parts[2]);
+    let steps = steps.map(|it| AxisId(it as u32));
+    order.retain(|it| *it != parts[2] && Some(*it) != steps);
+    order.extend(steps.into_iter().chain([parts[2]]));
     state.b.reorder(stage, order)?;
     Ok(Some(parts[2]))
 }
@@ -113,13 +115,15 @@ fn run_in_parallel(state: &mut State, stage: StageId) -> Result<()> {
     if found.attach != Attach::Root {
         return Ok(());
     }
+    let steps = found.recurrent_loops();
     let enough = u64::from(state.b.cpu().threads) * TASKS;
     let loop_nest = state.loop_nest(stage);
     let mut loops = Vec::new();
     let mut tasks = 1_u64;
     for axis in &found.order {
         let is_task = found.axis(*axis).role == AxisRole::Spatial
-            && found.axis(*axis).kind == LoopKind::Serial;
+            && found.axis(*axis).kind == LoopKind::Serial
+            && !steps.contains(axis);
         let is_enough = match loop_nest {
             Some(loop_nest) => loops.len() >= loop_nest.n_outer,
             None => tasks > enough,

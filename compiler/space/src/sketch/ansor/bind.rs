@@ -24,11 +24,15 @@ pub(super) fn bind(mut state: State) -> Result<Sketch> {
 fn distribute(state: &mut State, stage: StageId) -> Result<()> {
     let compute = state.b.compute(stage);
     let (n_spatial, reduces) = (compute.n_spatial as u32, compute.reducer.is_some());
+    let steps = compute.recurrent_axis().map(|it| AxisId(it as u32));
     let anchor = match n_spatial > 0 && reduces {
         true => Some(state.b.apply(|it| it.cache_write(stage))?),
         false => None,
     };
-    let axes: Vec<AxisId> = (0..n_spatial).map(AxisId).collect();
+    let axes: Vec<AxisId> = (0..n_spatial).map(AxisId).filter(|it| Some(*it) != steps).collect();
+    if let Some(steps) = steps {
+        state.b.reorder(stage, axes.iter().chain([&steps]))?;
+    }
     let Some(fused) = state.fuse(stage, &axes)? else {
         return if reduces { unroll(state, stage) } else { Ok(()) };
     };

@@ -18,6 +18,8 @@
 //!   of them; a reduction adds up in registers also where nothing follows it.
 //! - There is no rule for constant matrices that are multiplied with (Winograd): an attribute of the
 //!   program asks for it, and our programs have none.
+//! - The steps of a recurrence are the innermost loop but for vectors, as no loop along them may run in
+//!   parallel; the published rules know none.
 //! - A stage in a loop that runs once is not made parallel instead of it.
 //!
 //! # Source

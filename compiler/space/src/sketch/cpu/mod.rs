@@ -1,4 +1,5 @@
-//! The CPU templates: attention, register tiles, rows, elementwise stages, and scans by blocks.
+//! The CPU templates: attention, register tiles, rows, elementwise stages, scans by blocks, and
+//! recurrences.
 
 mod attention;
 mod block_scan;
@@ -8,6 +9,7 @@ mod copies;
 mod elementwise;
 mod enumerate;
 mod hoist_invariant;
+mod recurrence;
 mod register_tile;
 mod rows;
 mod tile;
@@ -26,7 +28,8 @@ const TASKS_PER_THREAD: u64 = 8;
 const LONG_TASKS_PER_THREAD: u64 = 4;
 
 /// The templates for rows: the first that is applicable is the only one.
-const ROWS: [Template<Rows>; 3] = [block_scan::TEMPLATE, elementwise::TEMPLATE, rows::TEMPLATE];
+const ROWS: [Template<Rows>; 4] =
+    [recurrence::TEMPLATE, block_scan::TEMPLATE, elementwise::TEMPLATE, rows::TEMPLATE];
 
 /// Returns the templates of a group, the most promising first.
 pub(super) fn templates<'a>(b: &Builder, group: &'a FusionGroup) -> Vec<Bound<'a>> {

@@ -227,10 +227,9 @@ fn order_loops(b: &mut Builder, stage: StageId, depth: usize) -> Result<Vec<Stag
     if compute.reducer.is_some() || compute.n_spatial <= depth {
         return Ok(Vec::new());
     }
-    let last = compute.n_spatial - 1;
-    let n_vectors = b.extents(stage)[last].div_ceil(b.lanes());
-    let inner = b.decide_lanes(format!("{name} lanes"), n_vectors, n_vectors.min(VECTORS));
-    let parts = b.split(stage, AxisId(last as u32), &[Factor::Open(inner)])?;
+    let last = AxisId(compute.n_spatial as u32 - 1);
+    let inner = b.decide_lanes_of(format!("{name} lanes"), (stage, last), VECTORS);
+    let parts = b.split(stage, last, &[Factor::Open(inner)])?;
     b.annotate(stage, parts[1], LoopKind::Vectorized)?;
     Ok(Vec::new())
 }

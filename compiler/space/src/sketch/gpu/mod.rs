@@ -16,6 +16,7 @@ mod mma;
 mod operand;
 mod pattern;
 mod reads;
+mod recurrence;
 mod row_scan;
 mod rows;
 mod split_k;
@@ -53,11 +54,17 @@ const ROWS: [Template<Rows>; 7] = [
     flat::TEMPLATE,
 ];
 
+/// The only template for recurrences: others do not keep the order of steps.
+const RECURRENCE: [Template<Rows>; 1] = [recurrence::TEMPLATE];
+
 /// Returns the templates of a group, the most promising first.
 pub(super) fn templates<'a>(b: &Builder, group: &'a FusionGroup) -> Vec<Bound<'a>> {
     match group {
         FusionGroup::Chain(chain) => applicable(&CHAIN, b, chain),
         FusionGroup::Tiled(tiled) => applicable(&TILED, b, tiled),
+        FusionGroup::Rows(rows) if (recurrence::TEMPLATE.is_applicable)(b, rows) => {
+            applicable(&RECURRENCE, b, rows)
+        }
         FusionGroup::Rows(rows) => applicable(&ROWS, b, rows),
     }
 }

@@ -1,0 +1,55 @@
+//! Recurrences: computes whose elements depend on the element before along one axis.
+//!
+//! ```text
+//! t1[v0, v1] = select(ge(v0, 1), add(mul(0.9, t1[v0 - 1, v1]), t0[v0, v1]), t0[v0, v1])
+//! ```
+//!
+//! Such a compute reads its own tensor, always at one place: its own axes, and along the *recurrent* axis
+//! the index before. Iterations of that axis run in order, one after the other; those of all other axes are
+//! independent. The first iteration must not read what is before it, which the verifier proves as for any
+//! read.
+
+use super::{Compute, Expr, Subscript};
+use crate::poly::{Poly, VarId};
+
+impl Compute {
+    /// Returns whether elements depend on others of the same tensor.
+    pub fn is_recurrent(&self) -> bool {
+        self.reducer.is_none() && self.reads(self.tensor)
+    }
+
+    /// Returns the axis along which elements depend on the one before; `None` if the compute reads no
+    /// element of its own tensor, or others than the one before.
+    pub fn recurrent_axis(&self) -> Option<usize> {
+        let mut found = None;
+        let mut is_one = self.reducer.is_none();
+        self.body.for_each_read(&mut |tensor, index| {
+            if tensor == self.tensor {
+                let axis = step_back(index, self.n_spatial);
+                is_one &= axis.is_some() && found.is_none_or(|it| Some(it) == axis);
+                found = axis;
+            }
+        });
+        found.filter(|_| is_one)
+    }
+}
+
+/// Returns the axis along which an index is one less than the axes.
+fn step_back(index: &[Subscript], n_axes: usize) -> Option<usize> {
+    let distance = |(n, it): (usize, &Subscript)| match it {
+        Subscript::Affine(poly) => {
+            (Poly::var(VarId(n as u32)) - poly.clone()).as_constant().filter(|it| *it >= 0)
+        }
+        Subscript::Value(_) => None,
+    };
+    let distances: Vec<i64> = index.iter().enumerate().map(distance).collect::<Option<_>>()?;
+    let is_step = distances.len() == n_axes && distances.iter().sum::<i64>() == 1;
+    distances.iter().position(|it| *it == 1).filter(|_| is_step)
+}
+
+/// Returns the value of a recurrence, read from `state`, in each step: `first` in the first one.
+pub(crate) fn state_before(step: VarId, state: Expr, first: Expr) -> Expr {
+    let is_later =
+        Expr::Index(Poly::var(step)).compare(super::CompareOp::Ge, Expr::Index(Poly::constant(1)));
+    is_later.select(state, first)
+}

@@ -1,0 +1,120 @@
+//! `scan`: what it computes, and what it refuses.
+
+use super::errors::body;
+use crate::dag::print::canonical;
+use crate::dag::{Dag, Number, TensorId};
+use crate::dsl;
+use crate::interp::{self, Array, Elements};
+
+/// The results of a program of `x` (3 x 5) and `a` (3 x 5).
+fn results(program: &str) -> Vec<f32> {
+    let dag = dag(program);
+    let [x, a] = [0.5, -0.25]
+        .map(|by| Array::from_f32(&[3, 5], (0..15).map(|it| by * (it % 7) as f32 - 1.0).collect()));
+    let params = [x, a];
+    let found = interp::run(&dag, &[], &params, &[]).swap_remove(0);
+    let mut elements = Elements::new(&dag, &[], &params, &[]);
+    let output: TensorId = dag.outputs[0];
+    // From the end, where the most steps are open.
+    for n in (0..found.len()).rev() {
+        assert_eq!(elements.get(output, n), found.get(n), "element {n}");
+    }
+    (0..found.len()).map(|n| found.get(n).to_f64() as f32).collect()
+}
+
+fn dag(program: &str) -> Dag {
+    let source = format!(
+        "#[autotune(dims(T = 3, D = 5))]
+         fn f(x: Tensor<f32, T, D>, a: Tensor<f32, T, D>) -> {program}"
+    );
+    let dag = dsl::program(&source).unwrap_or_else(|it| panic!("{it}"));
+    let text = canonical(&dag);
+    assert_eq!(text.parse::<Dag>().map(|it| canonical(&it)), Ok(text));
+    dag
+}
+
+/// `h[t] = a[t] * h[t - 1] + x[t]` along the columns, from `first`, as a loop; all states.
+fn decayed(first: f32) -> Vec<f32> {
+    let value = |by: f32, n: usize| by * (n % 7) as f32 - 1.0;
+    let mut states = vec![0.0; 15];
+    for d in 0..5 {
+        let mut h = first;
+        for t in 0..3 {
+            let n = t * 5 + d;
+            h = value(-0.25, n) * h + value(0.5, n);
+            states[n] = h;
+        }
+    }
+    states
+}
+
+#[test]
+fn states_follow_one_another() {
+    let all = "Tensor<f32, T, D> {
+        compute(|t, d| scan(0..=t, 2.0, |h, s| a[[s, d]] * h + x[[s, d]]))
+    }";
+    assert_eq!(results(all), decayed(2.0));
+    insta::assert_snapshot!(canonical(&dag(all)), @r"
+    tvmtune dag v1
+    input t0: f32[3, 5]
+    input t1: f32[3, 5]
+    t2: f32[3, 5] = add(mul(t1[v0, v1], select(ge(index(v0), index(1)), t2[v0 - 1, v1], 2.0_f32)), t0[v0, v1])
+    return t2
+    ");
+}
+
+#[test]
+fn a_scan_of_a_whole_range_is_its_last_state() {
+    let last = "Tensor<f32, D> {
+        compute(|d| scan(0..T, 2.0, |h, s| a[[s, d]] * h + x[[s, d]]))
+    }";
+    assert_eq!(results(last), decayed(2.0)[10..]);
+}
+
+#[test]
+fn an_exclusive_scan_begins_with_the_first_state() {
+    let before = "Tensor<f32, T, D> {
+        compute(|t, d| scan(0..t, 2.0, |h, s| a[[s, d]] * h + x[[s, d]]))
+    }";
+    let expected = [&[2.0; 5][..], &decayed(2.0)[..10]].concat();
+    assert_eq!(results(before), expected);
+}
+
+#[test]
+fn states_may_depend_on_more_axes_than_the_result() {
+    let sums = "Tensor<f32, T> {
+        compute(|t| sum(0..D, |d| scan(0..=t, 0.0, |h, s| a[[s, d]] * h + x[[s, d]]) * x[[t, d]]))
+    }";
+    let (states, x) = (decayed(0.0), |n: usize| 0.5 * (n % 7) as f32 - 1.0);
+    let expected: Vec<f32> =
+        (0..3).map(|t| (0..5).map(|d| states[t * 5 + d] * x(t * 5 + d)).sum()).collect();
+    assert_eq!(results(sums), expected);
+}
+
+#[test]
+fn states_are_integers_or_conditions_too() {
+    let seen = "Tensor<i32, T, D> {
+        let runs = compute(|t, d| scan(0..=t, 0, |n, s| if x[[s, d]] > -0.5 { n + 1 } else { 0 }));
+        runs
+    }";
+    let dag = dag(seen);
+    let x = Array::from_f32(&[3, 5], (0..15).map(|it| (it % 2) as f32 - 1.0).collect());
+    let found = interp::run(&dag, &[], &[x.clone(), x], &[]).swap_remove(0);
+    let column: Vec<Number> = (0..3).map(|t| found.get(t * 5)).collect();
+    assert_eq!(column, [0, 1, 0].map(Number::Int));
+}
+
+#[test]
+fn scans_that_cannot_run_are_errors() {
+    insta::assert_snapshot!(
+        body("Tensor<f32, M>", "compute(|i| scan(0..K, 0.0) + scan(0..K, 0.0, |h| h) + scan(i..K, 0.0, |h, k| h)
+             + scan(0..K, 0, |h, k| x[[i, k]]) + scan(0..K, 0.0, |h, k| sum(0..K, |l| h * x[[i, l]]))
+             + scan(0..K, 0.0, |h, k| scan(0..K, h, |g, l| g + x[[i, l]])))"), @r"
+    3 | scan(0..K, 0.0) => `scan` takes a range, the state before it, and a closure of state and index: `scan(0..=t, 0.0, |h, s| ..)`
+    3 | h => this closure takes 1 name, not the state and the index: write `|h, s| ..`
+    3 | i..K => a `scan` starts at the same index everywhere, as in `0..=t`
+    4 | x[[i, k]] => expected i32, found f32: convert it with `as i32`
+    4 | h * x[[i, l]] => the state of a `scan` is one number of one step: reductions and other scans do not see it; reduce the states after the scan
+    5 | scan(0..K, h, |g, l| g + x[[i, l]]) => the state of a `scan` is one number of one step: reductions and other scans do not see it; reduce the states after the scan
+    ");
+}
