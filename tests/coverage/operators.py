@@ -55,6 +55,37 @@ def triplet(a, p, n):
     return torch.clamp(near - far + 1, min=0).mean().reshape(1)
 
 
+def states(first, steps, following):
+    """The states that `following` makes, each of the one before and an index."""
+    found = [first]
+    for step in range(steps):
+        found.append(following(found[-1], step))
+    return found[1:]
+
+
+def linear_recurrence(a, x):
+    a = torch.sigmoid(a)
+    steps = states(torch.zeros_like(x[:, 0]), x.shape[1], lambda h, s: a[:, s] * h + x[:, s])
+    return torch.stack(steps, 1)
+
+
+def moving_average(x):
+    return torch.stack(states(x[:, 0], x.shape[1], lambda h, k: 0.9 * h + 0.1 * x[:, k]), 1)
+
+
+def last_state(g, x, h0):
+    gate, new = torch.sigmoid(g), torch.tanh(x)
+    return states(h0, x.shape[1], lambda h, t: gate[:, t] * new[:, t] + (1 - gate[:, t]) * h)[-1]
+
+
+def selective_scan(x, dt, a, b, c):
+    decay = torch.exp(-dt.abs()[..., None] * a.abs())
+    added = (dt * x)[..., None] * b[:, :, None]
+    first = torch.zeros_like(added[:, 0])
+    steps = states(first, x.shape[1], lambda h, s: decay[:, s] * h + added[:, s])
+    return (torch.stack(steps, 1) * c[:, :, None]).sum(3)
+
+
 def one(value):
     return value.reshape(1)
 
@@ -149,6 +180,10 @@ OPERATORS = {
     "reverse_cumsum": lambda x: x.flip(1).cumsum(1).flip(1),
     "exclusive_cumsum": lambda x: F.pad(x.cumsum(1)[:, :-1], (1, 0)),
     "masked_cumsum": lambda x, m: (x * m).cumsum(1),
+    "linear_recurrence": linear_recurrence,
+    "moving_average": moving_average,
+    "last_state": last_state,
+    "selective_scan": selective_scan,
     # layout
     "transpose": lambda x: x.t().contiguous(),
     "nchw_to_nhwc": lambda x: x.permute(0, 2, 3, 1).contiguous(),

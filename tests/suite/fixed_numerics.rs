@@ -16,7 +16,7 @@ use tvmtune_ir::{dsl, workload as identity};
 use tvmtune_runtime::raw::Threads;
 use tvmtune_runtime::{Cpu, Weight};
 use tvmtune_schedule::arbitrary::{Case, Move, any_case, any_moves, runner, scheduled};
-use tvmtune_schedule::{Schedule, nest};
+use tvmtune_schedule::{AxisId, ErrorKind, Schedule, nest};
 use tvmtune_space::{default, sketch};
 use tvmtune_tests::numerics::fixed as ops;
 use tvmtune_tests::workload;
@@ -506,4 +506,16 @@ fn what_cannot_be_fixed_is_an_error_at_the_option() {
     let said = refused("numerics = fixed", copy);
     assert!(said.contains("expected string literal"), "{said}");
     assert!(refused("numeric = \"fixed\"", copy).contains("did you mean `numerics`?"));
+}
+
+#[test]
+fn no_stage_runs_in_the_loop_over_partial_results() {
+    let source = "#[autotune(dims(M = 4, K = 200))]
+        fn f(x: Tensor<f32, M, K>) -> Tensor<f32, M> { compute(|i| max(0..K, |k| x[[i, k]])) }";
+    let mut schedule = Schedule::new(&fixed(source));
+    let partial = schedule.order[0];
+    let result = schedule.order[1];
+    let refused = schedule.compute_at(partial, result, AxisId(1)).unwrap_err();
+    assert_eq!(refused.kind, ErrorKind::FixedNumerics);
+    schedule.compute_at(partial, result, AxisId(0)).unwrap();
 }

@@ -193,30 +193,6 @@ impl Stage {
         &self.axes[axis.0 as usize]
     }
 
-    /// Returns the loops that run the steps of a recurrence, in the order in which these follow one
-    /// another; none if it is no recurrence.
-    pub fn recurrent_loops(&self) -> Vec<AxisId> {
-        let Some(axis) = self.compute.recurrent_axis() else { return Vec::new() };
-        let mut steps = vec![AxisId(axis as u32)];
-        for relation in &self.relations {
-            match relation {
-                Relation::Split { parent, parts, .. } => {
-                    if let Some(at) = steps.iter().position(|it| it == parent) {
-                        steps.splice(at..=at, parts.iter().copied());
-                    }
-                }
-                Relation::Fuse { outer, inner, fused } => {
-                    // Loops of both are neighbors.
-                    if let Some(at) = steps.iter().position(|it| it == outer || it == inner) {
-                        steps[at] = *fused;
-                        steps.retain(|it| it != outer && it != inner);
-                    }
-                }
-            }
-        }
-        steps
-    }
-
     /// Returns whether the axis is a loop: declared or made, and not since split or fused away.
     pub fn is_live(&self, axis: AxisId) -> bool {
         self.order.contains(&axis)

@@ -94,8 +94,8 @@ impl Schedule {
     pub(crate) fn check_kinds(&self, id: StageId) -> Result<(), ScheduleError> {
         let stage = self.stage(id);
         let steps = stage.recurrent_loops();
-        let in_order = stage.order.iter().filter(|it| steps.contains(*it));
-        refuse_if(!in_order.eq(&steps), ErrorKind::Recurrent.of_stage(id))?;
+        let found = stage.order.iter().filter(|it| steps.contains(*it));
+        refuse_if(!found.eq(&steps), ErrorKind::Recurrent.of_stage(id))?;
         let last = stage.order.len().saturating_sub(1);
         let mut only_tasks_above = stage.attach == Attach::Root;
         for (n, axis) in stage.order.iter().enumerate() {
@@ -107,6 +107,13 @@ impl Schedule {
                 }
                 kind if steps.contains(axis) && !kind.is_in_order() => {
                     return refuse(ErrorKind::Recurrent);
+                }
+                // Lowering reduces its lanes by halves, without that loop.
+                _ if declared.role == AxisRole::Reduce
+                    && stage.reduction == ReductionOrder::Halves
+                    && self.has_attached_at(id, *axis) =>
+                {
+                    return refuse(ErrorKind::FixedNumerics);
                 }
                 kind if declared.tightened && !kind.is_in_order() => {
                     return refuse(ErrorKind::NotSerial(kind));
@@ -190,11 +197,6 @@ impl Schedule {
     pub(crate) fn check_numerics(&self, id: StageId) -> Result<(), ScheduleError> {
         let is_fixed = self.dag.numerics == Numerics::Fixed;
         refuse_if(is_fixed, ErrorKind::FixedNumerics.of_stage(id))
-    }
-
-    /// Refuses a stage whose elements depend on others of the same tensor.
-    pub(crate) fn check_not_recurrent(&self, id: StageId) -> Result<(), ScheduleError> {
-        refuse_if(self.stage(id).compute.is_recurrent(), ErrorKind::Recurrent.of_stage(id))
     }
 
     /// Refuses if the stage reads a tensor that is computed inside another stage: a new stage that

@@ -46,6 +46,7 @@ mod query; // questions about a schedule
 pub mod mask; // iterations that masks make contribute nothing
 pub mod online; // corrections of online reductions
 mod in_place; // reads of what a result replaces
+mod recurrence; // steps that need the one before
 mod value_range; // ranges of expressions
 mod legal; // legality checks
 pub mod primitive; // edits of a schedule

@@ -453,11 +453,14 @@ impl<'a> Builder<'a> {
             Expr::Index(var(along as u32)).compare(CompareOp::Ge, Expr::Index(Poly::constant(1)));
         let before = is_later.select(Expr::read(states, (0..3).map(step)), first);
         let input = read(input, &[0, 1, 2]);
+        // States stay small, and exact.
         let next = match self.below(3) {
-            0 => add(mul(before, Expr::f32(0.5)), input),
-            1 => before.binary(BinaryOp::Max, input),
-            // The state is read twice.
-            _ => add(mul(before.clone(), Expr::f32(0.25)), mul(relu(before), read(a, &[0, 2]))),
+            0 => add(before, input),
+            1 => sub(input, before),
+            _ => {
+                let most = before.clone().binary(BinaryOp::Max, read(a, &[0, 2]));
+                add(most, input.binary(BinaryOp::Min, before))
+            }
         };
         self.define(states, (&[&r, &n, &c], &[]), Reducer::Sum, next);
         match self.below(3) {
