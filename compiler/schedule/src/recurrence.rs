@@ -11,8 +11,18 @@ impl Stage {
     /// Returns the loops that run the steps of a recurrence, in the order in which these follow one
     /// another; none if it is no recurrence.
     pub fn recurrent_loops(&self) -> Vec<AxisId> {
-        let Some(axis) = self.compute.recurrent_axis() else { return Vec::new() };
-        let mut steps = vec![AxisId(axis as u32)];
+        self.steps().0
+    }
+
+    /// Returns whether a loop that runs steps of a recurrence runs along another axis as well.
+    pub(crate) fn fuses_steps(&self) -> bool {
+        self.steps().1
+    }
+
+    /// The loops that run steps, and whether one of them was fused with another.
+    fn steps(&self) -> (Vec<AxisId>, bool) {
+        let Some(axis) = self.compute.recurrent_axis() else { return (Vec::new(), false) };
+        let (mut steps, mut is_fused) = (vec![AxisId(axis as u32)], false);
         for relation in &self.relations {
             match relation {
                 Relation::Split { parent, parts, .. } => {
@@ -25,11 +35,12 @@ impl Stage {
                     if let Some(at) = steps.iter().position(|it| it == outer || it == inner) {
                         steps[at] = *fused;
                         steps.retain(|it| it != outer && it != inner);
+                        is_fused = true;
                     }
                 }
             }
         }
-        steps
+        (steps, is_fused)
     }
 }
 

@@ -38,7 +38,7 @@ pub mod access;
 pub mod order;
 pub mod anchor;
 pub mod prefix;
-pub(crate) mod recurrence;
+pub mod recurrence;
 pub mod in_place;
 pub mod signature;
 mod verify;

@@ -12,6 +12,15 @@
 use super::{Compute, Expr, Subscript};
 use crate::poly::{Poly, VarId};
 
+/// The state of a recurrence, as its body reads it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct State {
+    /// The expression that reads it: the element before, or `first` where there is none.
+    pub read: Expr,
+    /// The state before the first step, which does not depend on steps.
+    pub first: Expr,
+}
+
 impl Compute {
     /// Returns whether elements depend on others of the same tensor.
     pub fn is_recurrent(&self) -> bool {
@@ -31,6 +40,31 @@ impl Compute {
             }
         });
         found.filter(|_| is_one)
+    }
+}
+
+impl Compute {
+    /// Returns the state of a recurrence; `None` if its body reads elements of its own tensor in other ways
+    /// than [`state_before`] says, or in several.
+    pub fn state(&self) -> Option<State> {
+        let step = VarId(self.recurrent_axis()? as u32);
+        let mut found: Option<State> = None;
+        let mut is_one = true;
+        let mut n_reads = 0;
+        self.body.walk(&mut |it| {
+            let Expr::Select { then, otherwise, .. } = it else { return };
+            if matches!(&**then, Expr::Read { tensor, .. } if *tensor == self.tensor)
+                && state_before(step, (**then).clone(), (**otherwise).clone()) == *it
+            {
+                n_reads += 1;
+                is_one &= found.as_ref().is_none_or(|found| found.read == *it);
+                found = Some(State { read: it.clone(), first: (**otherwise).clone() });
+            }
+        });
+        let mut n_own = 0;
+        self.body.for_each_read(&mut |tensor, _| n_own += usize::from(tensor == self.tensor));
+        let is_state = |it: &State| !it.first.mentions(step) && !it.first.reads(self.tensor);
+        found.filter(|it| is_one && n_reads == n_own && is_state(it))
     }
 }
 

@@ -7,11 +7,14 @@ use tvmtune_ir::dag::{BinaryOp, DType, Expr, Literal, Subscript, TensorId, Unary
 use tvmtune_ir::poly::{Facts, Poly, VarId};
 
 /// The mapping from logical indices of tensors to indices of their buffers.
+#[derive(Clone)]
 pub struct Addressing<'a> {
     /// The schedule that owns the tensors.
     pub schedule: &'a Schedule,
     /// By tensor: the origin of the region that its buffer holds; empty if it holds everything.
     pub origins: Vec<Vec<Poly>>,
+    /// An expression of axes, and the read of a buffer that has its value.
+    pub local: Option<(Expr, Expr)>,
 }
 
 impl Addressing<'_> {
@@ -45,6 +48,11 @@ impl Addressing<'_> {
     /// Replaces variables by `values` and reads of tensors by reads of buffers, and folds the
     /// conditions that the facts decide.
     pub fn lower_expr(&self, expr: &Expr, values: &[Poly], facts: &Facts) -> Expr {
+        if let Some((value, read)) = &self.local
+            && value == expr
+        {
+            return read.clone();
+        }
         let lower = |it: &Expr| self.lower_expr(it, values, facts);
         match expr {
             Expr::Index(poly) => Expr::Index(replaced(poly, values, facts)),

@@ -6,13 +6,14 @@
 //!
 //! `online` extends [`Lowering`] by online reductions; the two files are mutually recursive, since such
 //! a reduction is lowered in the loops of another stage. `halves` extends it by reductions of partial
-//! results whose order is fixed.
+//! results whose order is fixed, and `recurrence` by local states.
 
 use std::collections::BTreeSet;
 
 use super::bounds::{OpenLoop, Regions, infer_bounds};
 use super::index::Addressing;
 use super::online::OnlineLoop;
+use super::recurrence::LocalState;
 use super::{Buffer, Guard, HandWritten, Nest, Scope, Stmt};
 use crate::print::names::{self, is_rust_keyword};
 use crate::relation::Extents;
@@ -41,12 +42,13 @@ fn lower_for(schedule: &Schedule, reduces_lanes_by_halves: bool) -> Nest {
         schedule,
         facts: schedule.dag.facts(),
         n_vars: 0,
-        addressing: Addressing { schedule, origins: vec![Vec::new(); n_tensors] },
+        addressing: Addressing { schedule, origins: vec![Vec::new(); n_tensors], local: None },
         shapes: schedule.tensors.iter().map(|it| it.tensor.shape.clone()).collect(),
         enclosing: Vec::new(),
         keep_full_tiles: schedule.has_threads(),
         reduces_lanes_by_halves,
         online_loops: Vec::new(),
+        local_state: None,
         added: Vec::new(),
         threads: Vec::new(),
     };
@@ -95,6 +97,8 @@ pub(super) struct Lowering<'a> {
     pub(super) reduces_lanes_by_halves: bool,
     /// The open loops along which other stages are reduced online.
     pub(super) online_loops: Vec<OnlineLoop>,
+    /// The local state of the recurrence that is being lowered, if it has one.
+    pub(super) local_state: Option<LocalState>,
     /// Buffers that belong to no tensor, by the ids after those of tensors.
     pub(super) added: Vec<Buffer>,
     /// The loops over threads, with their extents.
@@ -152,6 +156,12 @@ impl<'a> Lowering<'a> {
         }
         if stage.order.iter().position(reduces) == Some(depth) && !stage.online {
             stmts.extend(self.initialize(instance, depth));
+        }
+        if let Some(steps) = self.with_local_state(instance, depth) {
+            return steps;
+        }
+        if let Some(step) = self.step(instance, depth) {
+            return step;
         }
         let Some(axis) = stage.order.get(depth).copied() else {
             stmts.push(self.statement(instance));
@@ -255,11 +265,22 @@ impl<'a> Lowering<'a> {
         depth: usize,
         stmt: impl FnOnce(&Self, &Instance<'a>, &[Poly]) -> Stmt,
     ) -> Vec<Stmt> {
-        let mut instance = instance.clone();
         let stage = instance.stage;
-        let spatial = |it: &&AxisId| stage.axis(**it).role == AxisRole::Spatial;
+        let is_spatial = |it: &AxisId| stage.axis(*it).role == AxisRole::Spatial;
+        let axes: Vec<AxisId> = stage.order[depth..].iter().copied().filter(is_spatial).collect();
+        self.for_each(instance, &axes, stmt)
+    }
+
+    /// Lowers a statement in these loops of a stage; it gets the values of the stage's axes.
+    pub(super) fn for_each(
+        &mut self,
+        instance: &Instance<'a>,
+        axes: &[AxisId],
+        stmt: impl FnOnce(&Self, &Instance<'a>, &[Poly]) -> Stmt,
+    ) -> Vec<Stmt> {
+        let mut instance = instance.clone();
         let mut opened = Vec::new();
-        for axis in stage.order[depth..].iter().filter(spatial) {
+        for axis in axes {
             opened.push(self.open(&mut instance, *axis, Single::Omitted));
         }
         let values = self.values(&instance);

@@ -22,6 +22,7 @@ pub mod index;
 mod lower;
 mod online;
 mod print;
+mod recurrence;
 mod tighten;
 pub mod verify;
 mod walk;
