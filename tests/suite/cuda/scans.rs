@@ -1,5 +1,5 @@
 //! Prefix reductions: rows of which a block has all, and prefixes of blocks that a thread has, at
-//! lengths that blocks do not divide.
+//! lengths that blocks do not divide; recurrences, whose steps one thread has.
 
 use tvmtune_space::sketch::TemplateKind;
 
@@ -73,5 +73,45 @@ fn few_long_rows() {
             compute(|i, j| sum(0..=j, |k| x[[i, k]] * x[[i, k]]))
         }",
         &[1, 2],
+    );
+}
+
+#[test]
+fn recurrences() {
+    check(
+        TemplateKind::Recurrence,
+        "#[autotune(dims(B = 1..=5, T = 1..=40, D = 70))]
+        fn gated(a: Tensor<f32, B, T, D>, x: Tensor<f16, B, T, D>) -> Tensor<f32, B, T, D> {
+            compute(|b, t, d| {
+                scan(0..=t, 1.0, |h, s| sigmoid(a[[b, s, d]]) * h + x[[b, s, d]] as f32)
+            })
+        }",
+        &[1, 2, 5],
+    );
+}
+
+#[test]
+fn recurrences_along_rows_and_what_reads_them() {
+    check(
+        TemplateKind::Recurrence,
+        "#[autotune(dims(R = 1..=150, N = 9))]
+        fn means(x: Tensor<f32, R, N>) -> (Tensor<f32, R, N>, Tensor<f32, R>) {
+            let means = compute(|i, j| scan(0..=j, x[[i, 0]], |m, k| 0.75 * m + 0.25 * x[[i, k]]));
+            let most = compute(|i| max(0..N, |j| means[[i, j]]));
+            (means, most)
+        }",
+        &[1, 33, 150],
+    );
+}
+
+#[test]
+fn a_single_chain() {
+    check(
+        TemplateKind::Recurrence,
+        "#[autotune(dims(N = 1..=50))]
+        fn last(x: Tensor<i32, N>) -> Tensor<i32> {
+            compute(|| scan(0..N, 7, |n, k| if x[[k]] > n { x[[k]] - n } else { n }))
+        }",
+        &[1, 50],
     );
 }
