@@ -19,7 +19,7 @@ use tvmtune_schedule::nest::Stmt;
 
 /// The most phases of a loop: each is code of its own, and strides of that many words make a cache line
 /// for two lanes; chosen by judgement.
-const MAX_PHASES: i64 = 8;
+pub const MAX_PHASES: i64 = 8;
 
 impl TreeBuilder<'_> {
     /// Builds a loop of `n` iterations with the phases of its variable as statements side by side; `None` if

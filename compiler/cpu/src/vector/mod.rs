@@ -58,6 +58,7 @@ use tvmtune_ir::poly::{Poly, VarId};
 use tvmtune_ir::target::Isa;
 use tvmtune_schedule::{Layout, Threads};
 
+pub use lane_phases::MAX_PHASES;
 pub use lower::lower;
 pub use tvmtune_math::lane::{
     Binary as VectorBinary, Compare as VectorCompare, Unary as VectorUnary,

@@ -13,7 +13,7 @@
 
 use super::lower::{Instance, Lowering};
 use super::{Buffer, Scope, Stmt};
-use crate::AxisId;
+use crate::{AxisId, StageId};
 use tvmtune_ir::dag::recurrence::State;
 use tvmtune_ir::dag::{Expr, TensorId};
 use tvmtune_ir::poly::Poly;
@@ -23,6 +23,8 @@ const MAX_STATES: i64 = 1024;
 
 /// The local state of a recurrence whose steps are being lowered.
 pub(super) struct LocalState {
+    /// The recurrence; other stages may run in its steps.
+    stage: StageId,
     buffer: TensorId,
     /// The loops inside of the outermost one of steps that run no steps: the dimensions of the buffer.
     inside: Vec<AxisId>,
@@ -72,7 +74,8 @@ impl<'a> Lowering<'a> {
     /// Lowers a step, all of whose loops are open but for those inside: the next states, then their copies in
     /// the tensor. `None` if the loop at `depth` is another one, or the states are not local.
     pub(super) fn step(&mut self, instance: &Instance<'a>, depth: usize) -> Option<Vec<Stmt>> {
-        let local = self.local_state.take_if(|it| it.depth == depth)?;
+        let is_here = |it: &mut LocalState| it.stage == instance.id && it.depth == depth;
+        let local = self.local_state.take_if(is_here)?;
         let inside: Vec<AxisId> = instance.stage.order[depth..].to_vec();
         let mut stmts = self.for_each(instance, &inside, |lowering, instance, values| {
             let mut addressing = lowering.addressing.clone();
@@ -122,6 +125,6 @@ impl<'a> Lowering<'a> {
             scope: Scope::Local,
             layout: None,
         });
-        Some(LocalState { buffer, inside, depth: last + 1, state })
+        Some(LocalState { stage: instance.id, buffer, inside, depth: last + 1, state })
     }
 }

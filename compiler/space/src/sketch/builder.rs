@@ -7,15 +7,13 @@ use std::collections::BTreeMap;
 use super::types::{
     Decision, DecisionId, DecisionKind, Factor, Result, Sketch, Step, TemplateKind,
 };
+use tvmtune_cpu::vector::MAX_PHASES;
 use tvmtune_ir::dag::access::{Access, accesses, needs_tiling, period, work};
 use tvmtune_ir::dag::{Compute, Dag, TensorId, TensorKind};
 use tvmtune_ir::poly::{Facts, Poly};
 use tvmtune_ir::size::Size;
 use tvmtune_ir::target::{CpuTarget, Target};
 use tvmtune_schedule::{AxisId, Instruction, Layout, LoopKind, Schedule, StageId, Threads};
-
-/// The longest period of a vectorized loop: code generation has code of its own for that many phases.
-const MAX_PERIOD: u64 = 8;
 
 /// Cycles of a vectorized operation, two of which a core issues at once; estimated.
 const CYCLES_PER_OP: f64 = 0.5;
@@ -218,7 +216,7 @@ impl Builder {
         (stage, axis): (StageId, AxisId),
         best: u64,
     ) -> DecisionId {
-        let period = period(self.compute(stage), axis.0 as usize, MAX_PERIOD);
+        let period = period(self.compute(stage), axis.0 as usize, MAX_PHASES as u64);
         let n_units = self.extent(stage, axis).div_ceil(period * self.lanes());
         self.decide_units(name, period, n_units, best.div_ceil(period).min(n_units))
     }
