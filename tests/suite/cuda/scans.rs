@@ -80,7 +80,7 @@ fn few_long_rows() {
 fn recurrences() {
     check(
         TemplateKind::Recurrence,
-        "#[autotune(dims(B = 1..=5, T = 1..=40, D = 70))]
+        "#[autotune(dims(B = 1..=5, T = 37, D = 70))]
         fn gated(a: Tensor<f32, B, T, D>, x: Tensor<f16, B, T, D>) -> Tensor<f32, B, T, D> {
             compute(|b, t, d| {
                 scan(0..=t, 1.0, |h, s| sigmoid(a[[b, s, d]]) * h + x[[b, s, d]] as f32)
