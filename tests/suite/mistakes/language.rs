@@ -111,6 +111,18 @@ fn bodies() -> Vec<Case> {
         body("a misspelt constant", "compute(|i| f32::INF)"),
         body("`if` without `else`", "compute(|i| if i > 0 { x[[i, 0]] })"),
         body("a loop", "compute(|i| { for k in 0..K { } 0.0 })"),
+        body(
+            "a tensor that reads itself",
+            "let h = compute(|i| h.get([i - 1]).unwrap_or(0.0) + x[[i, 0]]);\nh",
+        ),
+        body(
+            "a scan that starts at an axis",
+            "compute(|i| scan(i..K, 0.0, |h, k| 0.5 * h + x[[i, k]]))",
+        ),
+        body(
+            "a reduction of a scan's state",
+            "compute(|i| scan(0..K, 0.0, |h, k| sum(0..K, |l| h * x[[i, l]])))",
+        ),
         body("a mutable variable", "let mut total = 0.0;\ncompute(|i| total)"),
         body("`match`", "compute(|i| match i { 0 => 0.0, _ => x[[i, 0]] })"),
         body("`?`", "compute(|i| x.get([i, 0])?)"),

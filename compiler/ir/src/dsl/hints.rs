@@ -136,7 +136,8 @@ fn is_assignment(op: &BinOp) -> bool {
 pub(super) fn unsupported(syntax: &Syntax) -> String {
     let message = match syntax {
         Syntax::ForLoop(_) | Syntax::While(_) | Syntax::Loop(_) => {
-            "there are no loops: `compute` covers every element, `sum` and its like every term"
+            "there are no loops: `compute` covers every element, `sum` and its like every term, `scan` \
+             the steps of a recurrence"
         }
         Syntax::Match(_) => "there is no `match`: write `if .. else if .. else ..`",
         Syntax::Macro(_) => "macros are not part of the language",

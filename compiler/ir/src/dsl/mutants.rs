@@ -12,7 +12,7 @@ pub type Edit = (i64, u8, usize);
 pub const N_KINDS: u8 = 9;
 
 /// Programs to mutate: constructs of every kind, each small.
-pub const SEEDS: [&str; 9] = [
+pub const SEEDS: [&str; 10] = [
     "#[autotune(dims(M = 1..=512, N = 15, K = 38), buckets(M = [1, 16]), tol(rel = 1e-3), accum = f64)]
      pub fn f(x: Tensor<f32, M, K>, w: Weight<f16, N, K>, b: Weight<f32, { N * 2 }>, eps: f32) -> Tensor<f32, M, N> {
          let h = compute(|i, j| sum(0..K, |k| x[[i, k]] * w[[j, k]]) + b[[j]]);
@@ -47,6 +47,15 @@ pub const SEEDS: [&str; 9] = [
          let m = compute(|c| mean(0..T, |t| x[[t, c]]));
          let r = compute(|t, c| mean(0..=t, |k| x[[k, c]]) - m[[c]]);
          compute(|t, c| r[[t, c]] / (m[[c]].abs() + 1.0))
+     }",
+    "#[autotune(dims(B = 1..=4, T = 1..=512, D = 8, N = 4))]
+     fn f(x: Tensor<f32, B, T, D>, a: Weight<f16, D, N>, n: Tensor<i32, B>) -> Tensor<f32, B, T, D> {
+         let s = compute(|b, t| scan(0..t, n[[b]], |m, k| if x[[b, k, 0]] > 0.5 { m + 1 } else { 0 }));
+         let keep = |g: f32, v| sigmoid(g) * v;
+         compute(|b, t, d| {
+             sum(0..N, |j| scan(0..=t, 1.0, |h, k| keep(a[[d, j]] as f32, h) + x.get([b, k + 1, d]).unwrap_or(h)))
+                 + scan(0..T, x[[b, 0, d]], |h, _| 0.5 * h) / (s[[b, t]] as f32)
+         })
      }",
     "#[autotune(dims(M = 1..=4294967, N = 64, K = 4096))]
      fn f(x: Tensor<f32, M, K>, w: Weight<f32, N, K>, v: InOut<f32, M, N>) {

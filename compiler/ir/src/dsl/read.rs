@@ -93,6 +93,13 @@ impl Elaborator {
     pub(super) fn no_tensor<T>(&mut self, ident: &syn::Ident) -> Option<T> {
         let tensors = self.scope.iter().rev().filter(|(_, it)| matches!(it, Binding::Tensor(_)));
         let known: Vec<&str> = tensors.map(|(name, _)| name.as_str()).collect();
+        if *ident == self.current {
+            let message = format!(
+                "`{ident}` is not known before its definition ends: where each element depends on \
+                 the one before, write `scan(0..=t, first, |h, s| ..)`"
+            );
+            return self.errors.at(ident, message);
+        }
         let hint = similar::suggestion(&ident.to_string(), known.iter().copied());
         let hint = hint.unwrap_or_else(|| {
             format!(": declare a parameter, or compute it before (known: {})", quoted(known))

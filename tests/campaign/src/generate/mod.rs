@@ -33,6 +33,7 @@ pub const CONSTRUCTS: &[&str] = &[
     "argmax(",
     "argmin(",
     "argtop(",
+    "scan(",
     "sum((",
     "..=i",
     ".get([",

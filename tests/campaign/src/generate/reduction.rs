@@ -1,4 +1,5 @@
-//! Reductions: over ranges and tuples of them, up to an index and from one on, and where the largest is.
+//! Reductions: over ranges and tuples of them, up to an index and from one on, and where the largest is;
+//! recurrences.
 
 use super::scope::{Axis, Extent, Scope};
 use super::{Flavor, Writer};
@@ -6,6 +7,9 @@ use super::{Flavor, Writer};
 impl Writer<'_> {
     /// A reduction of type `f32` or `f64`.
     pub(super) fn reduced_float(&mut self, scope: &Scope, ty: &'static str) -> Option<String> {
+        if self.chance(0.15) {
+            return self.recurrence(scope, ty);
+        }
         let (ranges, axes) = self.ranges(scope)?;
         let inner = scope.within(&axes);
         let kind = self.pick(match self.flavor {
@@ -27,6 +31,31 @@ impl Writer<'_> {
             _ => self.float(&inner, ty, 1),
         };
         Some(format!("{kind}({ranges}, |{}| {body})", names(&axes)))
+    }
+
+    /// A `scan` of a whole range, or up to an axis.
+    fn recurrence(&mut self, scope: &Scope, ty: &'static str) -> Option<String> {
+        let up_to = scope.axes.get(self.random.below(scope.axes.len() + 1)).cloned();
+        let extent = up_to.as_ref().map_or_else(|| self.reduced_extent(), |it| it.extent);
+        let axis = Axis { name: self.name("k"), extent };
+        let range = match up_to {
+            None => format!("0..{}", self.dims.value(&axis.extent)),
+            Some(it) if self.chance(0.3) => format!("0..{}", it.name),
+            Some(it) => format!("0..={}", it.name),
+        };
+        let first = match self.random.below(2) {
+            0 => format!("1.0_{ty}"),
+            _ => self.float_leaf(scope, ty),
+        };
+        let inner = scope.within(std::slice::from_ref(&axis));
+        let (input, state, step) = (self.float_leaf(&inner, ty), self.name("h"), &axis.name);
+        let next = match (self.flavor, self.random.below(3)) {
+            (_, 0) => format!("{state}.max({input})"),
+            (Flavor::Exact, _) => format!("{input} - {state}"),
+            (_, 1) => format!("0.5 * {state} + {input}"),
+            _ => format!("tanh({input}) * {state} + 0.25"),
+        };
+        Some(format!("scan({range}, {first}, |{state}, {step}| {next})"))
     }
 
     fn product_of_elements(&mut self, scope: &Scope, ty: &'static str) -> String {

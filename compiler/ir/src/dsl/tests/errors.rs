@@ -407,12 +407,12 @@ fn rust_that_is_not_part_of_the_language() {
     7 | use std::fmt; => only `let` statements stand before a value
     8 | println!(""); => macros are not part of the language
     9 | a + b; => this value is not used: bind it with `let`, or remove it
-    11 | for j in 0..3 {} => there are no loops: `compute` covers every element, `sum` and its like every term
+    11 | for j in 0..3 {} => there are no loops: `compute` covers every element, `sum` and its like every term, `scan` the steps of a recurrence
     12 | match i { _ => 1.0 } => there is no `match`: write `if .. else if .. else ..`
     13 | &x => there are no references: remove the `&`
     14 | x => `x` is a tensor: read an element, as in `x[[i, j]]`
-    15 | while true {} => there are no loops: `compute` covers every element, `sum` and its like every term
-    16 | loop {} => there are no loops: `compute` covers every element, `sum` and its like every term
+    15 | while true {} => there are no loops: `compute` covers every element, `sum` and its like every term, `scan` the steps of a recurrence
+    16 | loop {} => there are no loops: `compute` covers every element, `sum` and its like every term, `scan` the steps of a recurrence
     16 | vec![1.0] => macros are not part of the language
     16 | return 1.0 + (i ^ 1) as f32 + (i & 1) as f32 + (i << 1) as f32 => there is no `return`: the last expression is the value
     "#);
@@ -463,7 +463,7 @@ fn rust_expressions_that_are_not_part_of_the_language() {
     21 | 1e999 => this float is out of range
     22 | y = 1.0 => nothing can be assigned: bind a new name with `let`
     23 | y; => this value is not used: bind it with `let`, or remove it
-    24 | loop { y } => there are no loops: `compute` covers every element, `sum` and its like every term
+    24 | loop { y } => there are no loops: `compute` covers every element, `sum` and its like every term, `scan` the steps of a recurrence
     "#);
 }
 

@@ -105,6 +105,13 @@ fn states_are_integers_or_conditions_too() {
 }
 
 #[test]
+fn a_tensor_that_reads_itself_is_an_error_that_names_scan() {
+    insta::assert_snapshot!(
+        body("Tensor<f32, M, K>", "let g = compute(|i, k| g.get([i, k - 1]).unwrap_or(0.0) + x[[i, k]]);
+             g"), @"3 | g => `g` is not known before its definition ends: where each element depends on the one before, write `scan(0..=t, first, |h, s| ..)`");
+}
+
+#[test]
 fn scans_that_cannot_run_are_errors() {
     insta::assert_snapshot!(
         body("Tensor<f32, M>", "compute(|i| scan(0..K, 0.0) + scan(0..K, 0.0, |h| h) + scan(i..K, 0.0, |h, k| h)
