@@ -93,9 +93,8 @@ impl Schedule {
     /// Refuses unless the kinds of a stage's loops are legal at their positions.
     pub(crate) fn check_kinds(&self, id: StageId) -> Result<(), ScheduleError> {
         let stage = self.stage(id);
-        let steps = stage.recurrent_loops();
-        let found = stage.order.iter().filter(|it| steps.contains(*it));
-        refuse_if(!found.eq(&steps), ErrorKind::Recurrent.of_stage(id))?;
+        self.check_steps(id)?;
+        self.check_halves(id)?;
         let last = stage.order.len().saturating_sub(1);
         let mut only_tasks_above = stage.attach == Attach::Root;
         for (n, axis) in stage.order.iter().enumerate() {
@@ -103,16 +102,6 @@ impl Schedule {
             let Some(declared) = stage.axes.get(axis.0 as usize) else { continue };
             match declared.kind {
                 kind if declared.role == AxisRole::Reduce && !stage.reduction.allows(kind) => {
-                    return refuse(ErrorKind::FixedNumerics);
-                }
-                kind if steps.contains(axis) && !kind.is_in_order() => {
-                    return refuse(ErrorKind::Recurrent);
-                }
-                // Lowering reduces its lanes by halves, without that loop.
-                _ if declared.role == AxisRole::Reduce
-                    && stage.reduction == ReductionOrder::Halves
-                    && self.has_attached_at(id, *axis) =>
-                {
                     return refuse(ErrorKind::FixedNumerics);
                 }
                 kind if declared.tightened && !kind.is_in_order() => {
@@ -172,6 +161,19 @@ impl Schedule {
             only_tasks_above &= declared.kind.is_parallel();
         }
         Ok(())
+    }
+
+    /// Refuses a stage in the loop over partial results that lowering reduces by halves, without that loop.
+    fn check_halves(&self, id: StageId) -> Result<(), ScheduleError> {
+        let stage = self.stage(id);
+        let is_host = |it: &&AxisId| {
+            stage.axis(**it).role == AxisRole::Reduce && self.has_attached_at(id, **it)
+        };
+        if stage.reduction != ReductionOrder::Halves {
+            return Ok(());
+        }
+        let host = stage.order.iter().find(is_host);
+        host.map_or(Ok(()), |it| Err(ErrorKind::FixedNumerics.of_axis(id, *it)))
     }
 
     /// Refuses unless the reduce loops of a stage whose order is fixed follow each other as they did.

@@ -45,6 +45,17 @@ impl Stage {
 }
 
 impl Schedule {
+    /// Refuses unless the loops that run steps of a stage follow one another and run in order.
+    pub(crate) fn check_steps(&self, id: StageId) -> Result<(), ScheduleError> {
+        let stage = self.stage(id);
+        let steps = stage.recurrent_loops();
+        let found = stage.order.iter().filter(|it| steps.contains(*it));
+        refuse_if(!found.eq(&steps), ErrorKind::Recurrent.of_stage(id))?;
+        let is_unordered = |it: &&AxisId| !stage.axis(**it).kind.is_in_order();
+        let unordered = steps.iter().find(is_unordered);
+        unordered.map_or(Ok(()), |it| Err(ErrorKind::Recurrent.of_axis(id, *it)))
+    }
+
     /// Refuses a stage whose elements depend on others of the same tensor.
     pub(crate) fn check_not_recurrent(&self, id: StageId) -> Result<(), ScheduleError> {
         refuse_if(self.stage(id).compute.is_recurrent(), ErrorKind::Recurrent.of_stage(id))
@@ -58,7 +69,8 @@ mod tests {
     const DECAY: &str = "
         #[autotune(dims(B = 2..=6, T = 1..=100, D = 12))]
         fn decay(x: Tensor<f32, B, T, D>) -> Tensor<f32, B, D> {
-            let h = compute(|b, t, d| scan(0..=t, 1.0, |h, s| 0.5 * h + x[[b, s, d]]));
+            let h: Tensor<f32, B, T, D> =
+                compute(|b, t, d| scan(0..=t, 1.0, |h, s| 0.5 * h + x[[b, s, d]]));
             compute(|b, d| sum(0..T, |t| h[[b, t, d]]))
         }";
 
