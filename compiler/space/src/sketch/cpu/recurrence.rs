@@ -6,7 +6,7 @@
 //!     vectorized d_1:  h[s, d] = f(h[s - 1, d], x[s, d])
 //! ```
 //!
-//! Where the elements of one step are apart in memory, a few steps are unrolled: their loads and stores
+//! A few steps are unrolled where the elements of one step are apart in memory: their loads and stores
 //! become transpositions.
 
 use crate::sketch::{Builder, DecisionKind, Factor, Result, Rows, Template, TemplateKind};
