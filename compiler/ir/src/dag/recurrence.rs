@@ -1,7 +1,7 @@
 //! Recurrences: computes whose elements depend on the element before along one axis.
 //!
 //! ```text
-//! t1[v0, v1] = select(ge(v0, 1), add(mul(0.9, t1[v0 - 1, v1]), t0[v0, v1]), t0[v0, v1])
+//! t1[v0, v1] = add(mul(0.9_f32, select(ge(index(v0), index(1)), t1[v0 - 1, v1], 0.0_f32)), t0[v0, v1])
 //! ```
 //!
 //! Such a compute reads its own tensor, always at one place: its own axes, and along the *recurrent* axis
@@ -41,9 +41,7 @@ impl Compute {
         });
         found.filter(|_| is_one)
     }
-}
 
-impl Compute {
     /// Returns the state of a recurrence; `None` if its body reads elements of its own tensor in other ways
     /// than [`state_before`] says, or in several.
     pub fn state(&self) -> Option<State> {
@@ -81,7 +79,7 @@ fn step_back(index: &[Subscript], n_axes: usize) -> Option<usize> {
     distances.iter().position(|it| *it == 1).filter(|_| is_step)
 }
 
-/// Returns the value of a recurrence, read from `state`, in each step: `first` in the first one.
+/// Returns the state before each step: `state`, the element before, or `first` where there is none.
 pub(crate) fn state_before(step: VarId, state: Expr, first: Expr) -> Expr {
     let is_later =
         Expr::Index(Poly::var(step)).compare(super::CompareOp::Ge, Expr::Index(Poly::constant(1)));

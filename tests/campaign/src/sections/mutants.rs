@@ -26,6 +26,8 @@ const WORDS: &[&str] = &[
     "argmax",
     "argmin",
     "argtop",
+    "logsumexp",
+    "scan",
     "get",
     "unwrap_or",
     "if",
