@@ -233,7 +233,7 @@ fn sigmoid_like<A: Arithmetic>(
 /// Computes `x^y`.
 #[inline(always)]
 pub fn pow<A: Arithmetic>(ops: &mut A, x: A::Value, y: A::Value) -> A::Value {
-    let magnitude = ops.splat(i32::MAX as u32);
+    let magnitude = ops.int(i32::MAX);
     let size = ops.binary(Binary::And, x, magnitude);
     let (high, low) = ln_pair(ops, size);
     // y * (high + low) as a double-float.
@@ -325,7 +325,7 @@ fn pow_sign<A: Arithmetic>(ops: &mut A, x: A::Value, y: A::Value, value: A::Valu
     let half_whole = ops.unary(Unary::FloorF, half_y);
     let is_odd = ops.compare(Compare::NeF, half_whole, half_y);
     let is_odd = ops.binary(Binary::And, is_odd, is_whole);
-    let sign_bit = ops.splat(1 << 31);
+    let sign_bit = ops.int(i32::MIN);
     let sign = ops.binary(Binary::And, x, sign_bit);
     let sign = ops.binary(Binary::And, sign, is_odd);
     let value = ops.binary(Binary::Xor, value, sign);

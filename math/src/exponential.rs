@@ -165,7 +165,7 @@ fn add_to_larger<A: Arithmetic>(ops: &mut A, a: A::Value, b: A::Value, low: A::V
 /// Selects `x` itself where it is so small that the function is.
 #[inline(always)]
 fn unless_tiny<A: Arithmetic>(ops: &mut A, x: A::Value, y: A::Value) -> A::Value {
-    let magnitude = ops.splat(i32::MAX as u32);
+    let magnitude = ops.int(i32::MAX);
     let size = ops.binary(Binary::And, x, magnitude);
     let limit = ops.float(TINY);
     let is_tiny = ops.compare(Compare::LtF, size, limit);

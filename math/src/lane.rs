@@ -1,59 +1,82 @@
-//! Operations on lanes of 32 bits, and what they are on one lane: for Rust, constant folding and
-//! interpreters.
+//! Operations on lanes, and what they are on one lane of 32 bits: for Rust, constant folding and
+//! interpreters. [`crate::lane64`] has them on lanes of 64 bits.
 //!
-//! Each is exact or rounded once, so that every machine has the same result.
+//! A float is an `f32` in lanes of 32 bits and an `f64` in lanes of 64, an integer an `i32` or an `i64`. Each
+//! operation is exact or rounded once, so that every machine has the same result.
+
+/// The bits of each lane of a vector.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Width {
+    /// 32 bits: `f32` and `i32`.
+    Bits32,
+    /// 64 bits: `f64` and `i64`.
+    Bits64,
+}
+
+impl Width {
+    /// Returns the number of bits.
+    #[must_use]
+    pub fn bits(self) -> u32 {
+        match self {
+            Width::Bits32 => 32,
+            Width::Bits64 => 64,
+        }
+    }
+}
 
 /// Lane-wise operations on one vector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Unary {
-    /// `f32` square root.
+    /// Square root of a float.
     SqrtF,
-    /// `f32` rounded to integral: nearest, ties to even.
+    /// Float rounded to integral: nearest, ties to even.
     RoundF,
-    /// `f32` rounded to integral, down.
+    /// Float rounded to integral, down.
     FloorF,
-    /// `f32` rounded to integral, up.
+    /// Float rounded to integral, up.
     CeilF,
-    /// `i32` to `f32`, rounded to nearest.
+    /// Integer to float, rounded to nearest.
     IntToFloat,
-    /// `f32` to `i32` towards zero; out of range and NaN give `i32::MIN`.
+    /// Float to integer towards zero; out of range and NaN give the least integer.
     FloatToInt,
-    /// Shift of the 32 bits to the left, filled with zeros.
+    /// Shift of the bits to the left, filled with zeros.
     ShiftLeft(u8),
-    /// Shift of the 32 bits to the right, filled with zeros.
+    /// Shift of the bits to the right, filled with zeros.
     ShiftRight(u8),
-    /// Shift of the 32 bits to the right, filled with the sign.
+    /// Shift of the bits to the right, filled with the sign.
     ShiftRightSigned(u8),
+    /// Float rounded to the nearest number that an `f32` can have, ties to even.
+    SingleF,
 }
 
 /// Lane-wise operations on two vectors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Binary {
-    /// `f32` sum.
+    /// Sum of floats.
     AddF,
-    /// `f32` difference.
+    /// Difference of floats.
     SubF,
-    /// `f32` product.
+    /// Product of floats.
     MulF,
-    /// `f32` quotient.
+    /// Quotient of floats.
     DivF,
-    /// `f32`: the first times 2 to the second, which is rounded down first; the product is rounded
+    /// Of floats, the first times 2 to the second, which is rounded down first; the product is rounded
     /// once, as of real numbers (and 2 to the infinity makes a quiet NaN infinite, 2 to the
-    /// negative infinity makes it 0). Only where there is an instruction for it.
+    /// negative infinity makes it 0). Only where there is an instruction for it, and in lanes of 32 bits.
     ScaleF,
-    /// `f32`: the first if it is smaller, else the second (also where either is a NaN).
+    /// Of floats, the first if it is smaller, else the second (also where either is a NaN).
     MinF,
-    /// `f32`: the first if it is larger, else the second (also where either is a NaN).
+    /// Of floats, the first if it is larger, else the second (also where either is a NaN).
     MaxF,
-    /// `i32` sum; wraps.
+    /// Sum of integers; wraps.
     AddI,
-    /// `i32` difference; wraps.
+    /// Difference of integers; wraps.
     SubI,
-    /// `i32` product; wraps.
+    /// Product of integers; wraps.
     MulI,
-    /// Smaller `i32`.
+    /// Smaller integer.
     MinI,
-    /// Larger `i32`.
+    /// Larger integer.
     MaxI,
     /// Bitwise and; of truth values, conjunction.
     And,
@@ -61,28 +84,28 @@ pub enum Binary {
     Or,
     /// Bitwise exclusive or.
     Xor,
-    /// Shift of the 32 bits to the left by so many, filled with zeros; by 32 or more, 0.
+    /// Shift of the bits to the left by so many, filled with zeros; by all of them or more, 0.
     ShiftLeftBy,
-    /// Shift of the 32 bits to the right by so many, filled with zeros; by 32 or more, 0.
+    /// Shift of the bits to the right by so many, filled with zeros; by all of them or more, 0.
     ShiftRightBy,
-    /// Shift of the 32 bits to the right by so many, filled with the sign; by 32 or more, the sign.
+    /// Shift of the bits to the right by so many, filled with the sign; by all of them or more, the sign.
     ShiftRightSignedBy,
 }
 
 /// Comparisons; the result is a truth value: all bits of the lane set, or none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Compare {
-    /// `f32` less than; false for NaN.
+    /// Float less than; false for NaN.
     LtF,
-    /// `f32` at most; false for NaN.
+    /// Float at most; false for NaN.
     LeF,
-    /// `f32` equal; false for NaN.
+    /// Floats equal; false for NaN.
     EqF,
-    /// `f32` not equal; true for NaN.
+    /// Floats not equal; true for NaN.
     NeF,
-    /// `i32` less than.
+    /// Integer less than.
     LtI,
-    /// `i32` equal.
+    /// Integers equal.
     EqI,
 }
 
@@ -125,6 +148,7 @@ pub fn unary(op: Unary, x: u32) -> u32 {
         Unary::ShiftLeft(by) => x.checked_shl(by.into()).unwrap_or(0),
         Unary::ShiftRight(by) => x.checked_shr(by.into()).unwrap_or(0),
         Unary::ShiftRightSigned(by) => (x.cast_signed() >> u32::from(by).min(31)).cast_unsigned(),
+        Unary::SingleF => x,
     }
 }
 

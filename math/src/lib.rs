@@ -1,8 +1,9 @@
 //! Elementary functions of `f32` that are the same everywhere: each is one sequence of operations on
-//! lanes of 32 bits, every one of which is exact or rounded once.
+//! lanes of 32 bits, every one of which is exact or rounded once. Those of `f64` ([`double`]) are for vector
+//! code with lanes of 64 bits.
 //!
 //! ```text
-//! elementary, exponential, trig  --(Arithmetic)-->  vector code of any width, constants, Rust
+//! elementary, exponential, trig, double  --(Arithmetic)-->  vector code of any width, constants, Rust
 //! ```
 //!
 //! In: a number, as a value of whatever does the arithmetic ([`Arithmetic`]): a graph of vector
@@ -17,30 +18,35 @@
 
 #![forbid(unsafe_code)]
 
+pub mod double;
 pub mod elementary;
 pub mod exponential;
 mod fma;
 pub mod lane;
+pub mod lane64;
 pub mod scalar;
 pub mod trig;
 
 pub use fma::fma;
 
-use lane::{Binary, Compare, Unary};
+use lane::{Binary, Compare, Unary, Width};
 
-/// Arithmetic on values that stand for lanes of 32 bits.
+/// Arithmetic on values that stand for lanes of 32 bits, or of 64.
 pub trait Arithmetic {
     /// A value: a lane, or a vector of them.
     type Value: Copy;
+
+    /// Returns the bits of a lane.
+    fn width(&self) -> Width;
 
     /// Returns whether [`Binary::ScaleF`] is an instruction.
     fn scales(&self) -> bool;
 
     /// Returns the bits of a value that is known to be the same in all lanes.
-    fn constant_bits(&self, value: Self::Value) -> Option<u32>;
+    fn constant_bits(&self, value: Self::Value) -> Option<u64>;
 
-    /// Makes a value with these bits in all lanes.
-    fn splat(&mut self, bits: u32) -> Self::Value;
+    /// Makes a value with these bits in all lanes; lanes of 32 bits have the low ones.
+    fn splat(&mut self, bits: u64) -> Self::Value;
 
     /// Computes an operation on one value.
     fn unary(&mut self, op: Unary, x: Self::Value) -> Self::Value;
@@ -70,22 +76,32 @@ pub trait Arithmetic {
         x: Self::Value,
     ) -> Self::Value;
 
-    /// Makes a float.
+    /// Makes an `f32`.
     #[inline(always)]
     fn float(&mut self, value: f32) -> Self::Value {
+        self.splat(value.to_bits().into())
+    }
+
+    /// Makes an `f64`.
+    #[inline(always)]
+    fn double(&mut self, value: f64) -> Self::Value {
         self.splat(value.to_bits())
     }
 
-    /// Makes an integer.
+    /// Makes an `i32`.
     #[inline(always)]
     fn int(&mut self, value: i32) -> Self::Value {
-        self.splat(value.cast_unsigned())
+        self.splat(value.cast_unsigned().into())
     }
 
     /// Inverts a truth value.
     #[inline(always)]
     fn not(&mut self, x: Self::Value) -> Self::Value {
-        let all = self.splat(lane::TRUE);
+        let all = match self.width() {
+            Width::Bits32 => lane::TRUE.into(),
+            Width::Bits64 => lane64::TRUE,
+        };
+        let all = self.splat(all);
         self.binary(Binary::Xor, x, all)
     }
 

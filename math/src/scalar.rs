@@ -3,7 +3,7 @@
 //! Those of [`fused`] have the same results, and are for code that is compiled for CPUs with FMA: all of
 //! a function is inlined into its caller.
 
-use crate::lane::{self, Binary, Compare, FALSE, Unary};
+use crate::lane::{self, Binary, Compare, FALSE, Unary, Width};
 use crate::{Arithmetic, Fallback, elementary, exponential, trig};
 
 /// Arithmetic on one lane, by its bits; `mul_add` may be an instruction where it is compiled.
@@ -13,18 +13,23 @@ impl<const FUSED: bool> Arithmetic for Lane<FUSED> {
     type Value = u32;
 
     #[inline(always)]
+    fn width(&self) -> Width {
+        Width::Bits32
+    }
+
+    #[inline(always)]
     fn scales(&self) -> bool {
         false
     }
 
     #[inline(always)]
-    fn constant_bits(&self, _: u32) -> Option<u32> {
+    fn constant_bits(&self, _: u32) -> Option<u64> {
         None
     }
 
     #[inline(always)]
-    fn splat(&mut self, bits: u32) -> u32 {
-        bits
+    fn splat(&mut self, bits: u64) -> u32 {
+        bits as u32
     }
 
     #[inline(always)]

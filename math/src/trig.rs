@@ -101,7 +101,7 @@ fn sin_of_reduced<A: Arithmetic>(
 /// Returns where an angle is beyond what three floats of `pi / 2` reduce; not where it is NaN.
 #[inline(always)]
 pub(crate) fn is_large_angle<A: Arithmetic>(ops: &mut A, x: A::Value) -> A::Value {
-    let magnitude = ops.splat(i32::MAX as u32);
+    let magnitude = ops.int(i32::MAX);
     let size = ops.binary(Binary::And, x, magnitude);
     let limit = ops.float(LARGE);
     ops.compare(Compare::LeF, limit, size)
@@ -193,7 +193,7 @@ fn take_whole<A: Arithmetic>(ops: &mut A, x: A::Value, sum: &mut A::Value) -> A:
 /// Returns `x` scaled to 2^47 up to 2^79, and the digits of `2 / pi` that its exponent asks for.
 #[inline(always)]
 fn aligned_digits<A: Arithmetic>(ops: &mut A, x: A::Value) -> (A::Value, [A::Value; N_DIGITS]) {
-    let magnitude = ops.splat(i32::MAX as u32);
+    let magnitude = ops.int(i32::MAX);
     let size = ops.binary(Binary::And, x, magnitude);
     let factor = |digit: usize, at: usize| TWO_BY_PI[digit] as f32 * DIGIT.powi(at as i32 + 1);
     let mut scale = ops.float(UNITS);

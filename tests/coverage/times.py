@@ -1,53 +1,100 @@
-"""Times the operators of src/ by their default schedules beside PyTorch, eager, in alternation, and writes
-a table.
+"""Times the operators of src/ beside other engines, in alternation, and writes a table.
 
-    python tests/coverage/times.py path/to/cargo-tvmtune [--rounds 3] [--threads 2] > table.md
+    python tests/coverage/times.py path/to/cargo-tvmtune [--rounds 3] [--threads 2]
+        [--engines eager,compile,onnxruntime,openvino] [--tuned] [--cells cells.json] > table.md
+
+Ours are by their default schedules, and with `--tuned` also by what `cargo tvmtune tune` found before.
+With `--cells`, the times are kept in that file, and what it has is not timed again.
 """
 
 import argparse
+import collections
+import json
 import math
-import re
+import pathlib
 import statistics
 import subprocess
 import sys
-import time
 
 import torch
 
-from operators import OPERATORS
+from engines import ENGINES, median_us
 from signatures import HERE, operators
-
-UNITS = {"ns": 1e-3, "us": 1, "ms": 1e3, "s": 1e6}
 
 
 def ours(command, family):
-    """The median latency of each operator of a family, in us."""
-    run = [command, "tvmtune", "bench", "--default", "--manifest-path", str(HERE / "Cargo.toml")]
-    run += ["--kernel", f"{family}::"]
+    """The median latencies of each operator of a family, in us: by default, and as a build would have it.
+    Both find their operands in caches, as the others do, which are called in a loop."""
+    run = [command, "tvmtune", "bench", "--json", "--operands", "warm", "--kernel", f"{family}::"]
+    run += ["--manifest-path", str(HERE / "Cargo.toml"), "--target", "cpu"]
     text = subprocess.run(run, capture_output=True, text=True).stdout
     found = {}
-    for line in text.splitlines():
-        named = re.match(r"\s*(?:\w+::)*(\w+)\s", line)
-        latency = re.search(r"([\d.,]+) (ns|us|ms|s)\b", line)
-        if named and latency:
-            found[named[1]] = float(latency[1].replace(",", "")) * UNITS[latency[2]]
+    for row in json.loads(text or "[]"):
+        name = row["name"].split("::")[-1]
+        found[name] = {"default": row["default_us"], "tuned": row["latency_us"]}
     return found
 
 
-def theirs(operator):
-    """The median latency of an operator in PyTorch, in us."""
-    function, inputs = OPERATORS[operator.name], operator.inputs(operator.dims, doubles=False)
-    with torch.inference_mode():
-        for _ in range(3):
-            start = time.perf_counter()
-            function(*inputs)
-            once = time.perf_counter() - start
-        times = []
-        for _ in range(max(5, min(200, int(0.1 / max(once, 1e-6))))):
-            start = time.perf_counter()
-            function(*inputs)
-            times.append(time.perf_counter() - start)
-    return statistics.median(times) * 1e6
+def prepared(engine, operator, threads):
+    """An operator in an engine, ready to run; `None` if the engine does not have it."""
+    try:
+        run = ENGINES[engine](operator, threads)
+        run()
+        return run
+    except Exception as error:
+        line = f"{type(error).__name__}: {error}".splitlines()[0]
+        print(f"{engine} {operator.name}: {line}"[:200], file=sys.stderr)
+        return None
+
+
+def timed(options):
+    """The times of each operator, of each round one by engine."""
+    path = pathlib.Path(options.cells) if options.cells else None
+    cells = json.loads(path.read_text()) if path and path.exists() else {}
+    families = collections.defaultdict(list)
+    for it in operators():
+        families[it.family].append(it)
+    for family, members in families.items():
+        rounds = options.rounds - min(len(cells.get(it.name, [])) for it in members)
+        if rounds <= 0:
+            continue
+        with torch.no_grad():
+            runs = {
+                (engine, it.name): prepared(engine, it, options.threads)
+                for it in members
+                for engine in options.engines
+            }
+            for _ in range(rounds):
+                mine = ours(options.command, family)
+                for it in members:
+                    of = dict(mine.get(it.name, {}))
+                    for engine in options.engines:
+                        run = runs[engine, it.name]
+                        of[engine] = median_us(run) if run else None
+                    cells.setdefault(it.name, []).append(of)
+        torch.compiler.reset()
+        if path:
+            path.write_text(json.dumps(cells, indent=1))
+    return cells
+
+
+def ratio(rounds, engine, schedule):
+    """The median over the rounds of an engine's time by ours."""
+    found = [of[engine] / of[schedule] for of in rounds if of.get(engine) and of.get(schedule)]
+    return statistics.median(found) if found else None
+
+
+def summary(title, ratios, below):
+    """A line on the ratios that there are."""
+    found = [it for it in ratios if it]
+    if not found:
+        return f"{title}: none."
+    mean = math.exp(statistics.mean(map(math.log, found)))
+    middle, slow = statistics.median(found), sum(it < below for it in found)
+    return (
+        f"- {title}: {len(found)} operators, geometric mean {mean:.2f}, median {middle:.2f}, "
+        f"{slow} below {below}."
+    )
 
 
 def main():
@@ -55,34 +102,37 @@ def main():
     parser.add_argument("command")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--engines", type=lambda it: it.split(","), default=["eager"])
+    parser.add_argument("--tuned", action="store_true")
+    parser.add_argument("--cells")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
-    ratios, rows = [], []
-    families = {}
+    cells = timed(options)
+
+    schedules = ["default", "tuned"] if options.tuned else ["default"]
+    columns = [(schedule, engine) for engine in options.engines for schedule in schedules]
+    print(f"PyTorch {torch.__version__}, {options.threads} threads, {options.rounds} rounds.\n")
+    for schedule, engine in columns:
+        ratios = [ratio(cells[it.name], engine, schedule) for it in operators()]
+        limit = 0.9 if schedule == "default" else 1.0
+        print(summary(f"{schedule}, beside {engine}", ratios, limit))
+
+    names = [f"{schedule} / {engine}" for schedule, engine in columns]
+    print("\n| family | operator | " + " | ".join([f"{it}, us" for it in schedules] + names) + " |")
+    print("|" + "---|" * (2 + len(schedules) + len(columns)))
+    lines = []
     for it in operators():
-        families.setdefault(it.family, []).append(it)
-    for family, members in families.items():
-        rounds = []
-        for _ in range(options.rounds):
-            mine = ours(options.command, family)
-            rounds.append({it.name: (mine.get(it.name), theirs(it)) for it in members})
-        for it in members:
-            found = [of[it.name] for of in rounds if of[it.name][0]]
-            if not found:
-                print(f"{family}::{it.name}: no latency", file=sys.stderr)
-                continue
-            ratio = statistics.median(b / a for a, b in found)
-            ratios.append(ratio)
-            a = statistics.median(it[0] for it in found)
-            b = statistics.median(it[1] for it in found)
-            rows.append((ratio, f"| {family} | {it.name} | {a:.0f} | {b:.0f} | {ratio:.2f} |"))
-    mean = math.exp(statistics.mean(math.log(it) for it in ratios))
-    below = sum(it < 0.9 for it in ratios)
-    print(f"PyTorch {torch.__version__} eager, {options.threads} threads, {options.rounds} rounds.")
-    print(f"{len(ratios)} operators: geometric mean {mean:.2f}, median {statistics.median(ratios):.2f},")
-    print(f"{below} below 0.9.\n")
-    print("| family | operator | us | PyTorch, us | ratio |\n|---|---|---|---|---|")
-    print("\n".join(row for _, row in sorted(rows)))
+        rounds = cells[it.name]
+        mine = [[of[schedule] for of in rounds if of.get(schedule)] for schedule in schedules]
+        if not all(mine):
+            print(f"{it.family}::{it.name}: no latency", file=sys.stderr)
+            continue
+        ratios = [ratio(rounds, engine, schedule) for schedule, engine in columns]
+        shown = [f"{statistics.median(of):.0f}" for of in mine]
+        shown += [f"{it:.2f}" if it else "-" for it in ratios]
+        first = ratios[0] or math.inf
+        lines.append((first, f"| {it.family} | {it.name} | " + " | ".join(shown) + " |"))
+    print("\n".join(line for _, line in sorted(lines)))
 
 
 main()

@@ -7,7 +7,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Instant;
 
-use tvmtune_cpu::vector::{Count, EntryId, Phase, TableEntry, VectorCode};
+use tvmtune_cpu::vector::{Count, EntryId, Phase, TableEntry, VectorCode, Width};
 use tvmtune_ir::dag::{
     Compute, ComputeAxis, ComputeId, DType, Dag, Dim, Expr, Numerics, Subscript, Tensor, TensorId,
     TensorKind,
@@ -65,6 +65,7 @@ fn kernel(layout: Option<Layout>, phases: usize) -> VectorCode {
     VectorCode {
         name: "copy".to_owned(),
         isa: Isa::Avx2,
+        width: Width::Bits32,
         table: vec![
             TableEntry::Pointer { tensor: TensorId(0), layout },
             TableEntry::Pointer { tensor: TensorId(1), layout: None },

@@ -44,7 +44,7 @@ fn launch(kernel: &VectorCode) -> String {
             }
             TableEntry::Workspace { bytes } => format!("workspace {bytes}"),
             TableEntry::Param(value) => format!("number {value}"),
-            TableEntry::Scalar(scalar) => format!("scalar {}", scalar.0),
+            TableEntry::Scalar(scalar, _) => format!("scalar {}", scalar.0),
         };
         // A `String` takes any text.
         let _ = writeln!(text, "{line}");

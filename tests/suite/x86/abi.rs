@@ -70,7 +70,8 @@ fn greedy(isa: Isa) -> Vec<u8> {
         let load = Value::Load { address: place(reg), lanes, storage, mask: None };
         set(reg, Value::Binary(VectorBinary::AddF, Value::Reg(Reg(reg)).into(), load.into()))
     };
-    let mut body: Vec<Stmt> = (0..n).map(|it| set(it, Value::Splat(1.0_f32.to_bits()))).collect();
+    let mut body: Vec<Stmt> =
+        (0..n).map(|it| set(it, Value::Splat(1.0_f32.to_bits().into()))).collect();
     let looped = (0..n).map(add).collect();
     body.push(Stmt::Loop { var: VarId(1), count: Count::Const(3), body: looped });
     body.extend((0..n).map(|it| Stmt::Store {

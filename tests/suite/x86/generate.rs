@@ -7,10 +7,10 @@
 //! first: which of two NaNs an operation passes on is not specified.
 
 use tvmtune_cpu::vector::{
-    Address, Base, Count, DivOp, EntryId, LaneStride, Linear, Mask, Phase, Reg, Stmt, Storage,
-    TableEntry, Value, VectorBinary, VectorCode, VectorCompare, VectorUnary,
+    Address, Base, Count, DivOp, EntryId, LaneStride, Linear, Mask, Phase, Reg, Simd, Stmt,
+    Storage, TableEntry, Value, VectorBinary, VectorCode, VectorCompare, VectorUnary, Width,
 };
-use tvmtune_ir::dag::{ScalarId, TensorId};
+use tvmtune_ir::dag::{DType, ScalarId, TensorId};
 use tvmtune_ir::poly::{Poly, VarId};
 use tvmtune_ir::target::Isa;
 use tvmtune_schedule::Threads;
@@ -20,7 +20,7 @@ use tvmtune_schedule::Threads;
 pub(super) struct Program {
     pub kernel: VectorCode,
     /// Bits of the scalars.
-    pub scalars: Vec<u32>,
+    pub scalars: Vec<u64>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,7 +31,9 @@ enum Kind {
 }
 
 /// The buffers, in the order of the table; elements of one kind in each.
-pub(super) const BUFFERS: [(Storage, bool); 8] = [
+type Buffers = [(Storage, bool); 8];
+
+const OF_32_BITS: Buffers = [
     (Storage::Word, true),
     (Storage::Word, false),
     (Storage::F16, true),
@@ -42,11 +44,30 @@ pub(super) const BUFFERS: [(Storage, bool); 8] = [
     (Storage::Word, true), // shared by tasks
 ];
 
+const OF_64_BITS: Buffers = [
+    (Storage::Long, true),
+    (Storage::Long, false),
+    (Storage::F32, true),
+    (Storage::F32, true),
+    (Storage::I8, false),
+    (Storage::U8, false),
+    (Storage::Bool, false),
+    (Storage::Long, true), // shared by tasks
+];
+
+/// Returns the buffers of a kernel in lanes of a width.
+pub(super) fn buffers(width: Width) -> &'static Buffers {
+    match width {
+        Width::Bits32 => &OF_32_BITS,
+        Width::Bits64 => &OF_64_BITS,
+    }
+}
+
 /// Bytes of scratch memory, floats; a task writes all of it first.
 const SCRATCH: i64 = 512;
 
-/// The kinds of parameters, with the range of their values. Offsets and steps are times 4: floats
-/// are aligned, lest half a NaN be overwritten.
+/// The kinds of parameters, with the range of their values. Offsets and steps are times the bytes of a lane:
+/// floats are aligned, lest half a NaN be overwritten.
 const COUNTS: [i64; 2] = [0, 4];
 const OFFSETS: [i64; 2] = [0, 22];
 const STEPS: [i64; 2] = [1, 10];
@@ -75,7 +96,7 @@ impl Tape<'_> {
 
 struct Generator<'a> {
     tape: Tape<'a>,
-    isa: Isa,
+    simd: Simd,
     /// Registers with a value, and what it is.
     regs: Vec<(Reg, Kind)>,
     /// The kind of each register.
@@ -87,10 +108,10 @@ struct Generator<'a> {
 }
 
 /// Makes a kernel of a tape, with up to so many registers.
-pub(super) fn program(tape: &[u32], isa: Isa, max_regs: u32) -> Program {
+pub(super) fn program(tape: &[u32], simd: Simd, max_regs: u32) -> Program {
     let mut generator = Generator {
         tape: Tape(tape.iter()),
-        isa,
+        simd,
         regs: Vec::new(),
         kinds: Vec::new(),
         max_regs,
@@ -101,10 +122,11 @@ pub(super) fn program(tape: &[u32], isa: Isa, max_regs: u32) -> Program {
     let table = generator.table();
     let n_phases = 1 + generator.tape.below(2);
     let phases = (0..n_phases).map(|_| generator.phase()).collect();
-    let scalars = vec![generator.float_bits(), generator.tape.below(100)];
+    let scalars = vec![generator.float_bits(), generator.tape.below(100).into()];
     let kernel = VectorCode {
         name: "random".into(),
-        isa,
+        isa: simd.isa,
+        width: simd.width,
         table,
         scratch_bytes: Poly::constant(SCRATCH),
         n_regs: generator.kinds.len() as u32,
@@ -119,16 +141,21 @@ impl Generator<'_> {
         let pointer = |n| TableEntry::Pointer { tensor: TensorId(n), layout: None };
         let mut table: Vec<TableEntry> = (0..7).map(pointer).collect();
         table.push(TableEntry::Workspace { bytes: Poly::constant(0) });
-        let lanes = i64::from(self.isa.lanes());
-        let sorts = [(COUNTS, 1), (OFFSETS, 4), (STEPS, 4), (DIVISORS, 1), ([0, lanes], 1)];
+        let lanes = self.simd.lanes();
+        let scale = self.bytes();
+        let sorts = [(COUNTS, 1), (OFFSETS, scale), (STEPS, scale), (DIVISORS, 1), ([0, lanes], 1)];
         for (range, scale) in sorts {
             for _ in 0..N_PARAMS {
                 let value = self.tape.between(range) * scale;
                 table.push(TableEntry::Param(Poly::constant(value)));
             }
         }
-        table.push(TableEntry::Scalar(ScalarId(0)));
-        table.push(TableEntry::Scalar(ScalarId(1)));
+        let (float, int) = match self.simd.width {
+            Width::Bits32 => (DType::F32, DType::I32),
+            Width::Bits64 => (DType::F64, DType::I64),
+        };
+        table.push(TableEntry::Scalar(ScalarId(0), float));
+        table.push(TableEntry::Scalar(ScalarId(1), int));
         table
     }
 
@@ -154,9 +181,28 @@ impl Generator<'_> {
         VarId(self.n_vars - 1)
     }
 
-    fn float_bits(&mut self) -> u32 {
+    fn float_bits(&mut self) -> u64 {
         let nice = [0.0, 1.0, -1.5, 0.1, 3e38, -7.25, 1e-40, 65520.0, f32::INFINITY, f32::NAN];
-        self.tape.pick(&nice).to_bits()
+        let float = self.tape.pick(&nice);
+        self.float_of(float)
+    }
+
+    /// Returns the bits of a float of the lanes' width.
+    fn float_of(&self, float: f32) -> u64 {
+        match self.simd.width {
+            Width::Bits32 => float.to_bits().into(),
+            Width::Bits64 => f64::from(float).to_bits(),
+        }
+    }
+
+    /// Returns the bytes of a lane.
+    fn bytes(&self) -> i64 {
+        self.storage().bytes()
+    }
+
+    /// Returns the format of elements as wide as lanes.
+    fn storage(&self) -> Storage {
+        Storage::of_lanes(self.simd.width)
     }
 
     fn phase(&mut self) -> Phase {
@@ -184,12 +230,12 @@ impl Generator<'_> {
 
     /// Writes all of scratch: what is there when a task starts is not defined.
     fn clear_scratch(&self) -> Vec<Stmt> {
-        let bytes = i64::from(self.isa.lanes()) * 4;
+        let bytes = self.simd.lanes() * self.bytes();
         let store = |at: i64| Stmt::Store {
             address: Address { base: Base::Scratch, offset: Linear::constant(at * bytes) },
             lanes: LaneStride::Contiguous,
-            storage: Storage::Word,
-            value: Value::Splat(1.0_f32.to_bits()),
+            storage: self.storage(),
+            value: Value::Splat(self.float_of(1.0)),
             mask: None,
         };
         (0..SCRATCH / bytes).map(store).collect()
@@ -200,11 +246,11 @@ impl Generator<'_> {
     fn store_registers(&self) -> Vec<Stmt> {
         let store = |(at, (reg, kind)): (i64, &(Reg, Kind))| {
             let (slot, storage) = match kind {
-                Kind::Float => (0, Storage::Word),
-                Kind::Int => (1, Storage::Word),
+                Kind::Float => (0, self.storage()),
+                Kind::Int => (1, self.storage()),
                 Kind::Truth => (6, Storage::Bool),
             };
-            let offset = Linear::constant(at * i64::from(self.isa.lanes()) * 4);
+            let offset = Linear::constant(at * self.simd.lanes() * self.bytes());
             Stmt::Store {
                 address: Address { base: Base::Table(EntryId(slot)), offset },
                 lanes: LaneStride::Contiguous,
@@ -284,25 +330,42 @@ impl Generator<'_> {
     /// an interleaving.
     fn four(&mut self) -> [(Address, LaneStride); 4] {
         let base = Base::Table(EntryId(self.tape.pick(&[0, 7])));
-        let offset = self.scaled_linear(50, 4);
+        let bytes = self.bytes();
+        let offset = self.scaled_linear(50, bytes);
         let steps = [STEPS, [-4, -4], [4, 100]];
         let range = self.tape.pick(&steps);
-        let filling = self.tape.pick(&[None, None, Some(8), Some(12)]);
-        let stride = filling.map_or_else(|| self.scaled(2, range, 4), Count::Const);
+        let filling = self.tape.pick(&[None, None, Some(2 * bytes), Some(3 * bytes)]);
+        let stride = filling.map_or_else(|| self.scaled(2, range, bytes), Count::Const);
         let lanes = LaneStride::Strided(stride);
         // Lanes go backwards from here.
         let is_reversed = range[0] < 0 && filling.is_none();
-        let start = if is_reversed { 4 * 4 * i64::from(self.isa.lanes()) } else { 0 };
-        let near = if self.tape.one_in(8) { 8 } else { 4 };
-        [0, 4, 8, 8 + near].map(|at| {
+        let start = if is_reversed { 4 * bytes * self.simd.lanes() } else { 0 };
+        let near = if self.tape.one_in(8) { 2 } else { 1 };
+        [0, 1, 2, 2 + near].map(|it| it * bytes).map(|at| {
             let offset = Linear { constant: offset.constant + start + at, ..offset.clone() };
             (Address { base, offset }, lanes)
         })
     }
 
+    /// Returns the bits of an integer.
+    fn int_bits(&mut self) -> u64 {
+        let least = 1 << (self.simd.width.bits() - 1);
+        self.tape.pick(&[0, 1, 7, least, self.ones(), 1234])
+    }
+
+    /// Returns all bits of a lane.
+    fn ones(&self) -> u64 {
+        u64::MAX >> (64 - self.simd.width.bits())
+    }
+
+    /// Returns whether there are instructions between floats and integers.
+    fn converts(&self) -> bool {
+        self.simd.width == Width::Bits32 || self.simd.isa == Isa::Avx512
+    }
+
     fn four_loads(&mut self) -> Vec<Stmt> {
         let load = |this: &mut Self, (address, lanes)| {
-            let (storage, mask) = (Storage::Word, this.rarely_masked());
+            let (storage, mask) = (this.storage(), this.rarely_masked());
             let value = Value::Load { address, lanes, storage, mask };
             Stmt::Set { reg: this.assigned(Kind::Float), value, mask: None }
         };
@@ -312,7 +375,7 @@ impl Generator<'_> {
     fn four_stores(&mut self) -> Vec<Stmt> {
         let store = |this: &mut Self, (address, lanes)| {
             let value = this.value(Kind::Float, 2);
-            let (storage, mask) = (Storage::Word, this.rarely_masked());
+            let (storage, mask) = (this.storage(), this.rarely_masked());
             Stmt::Store { address, lanes, storage, value, mask }
         };
         self.four().into_iter().map(|it| store(self, it)).collect()
@@ -370,7 +433,10 @@ impl Generator<'_> {
         match self.tape.below(5) {
             0 | 1 => LaneStride::Contiguous,
             2 => LaneStride::Uniform,
-            3 if storage.bytes() > 1 => LaneStride::Strided(self.scaled(2, STEPS, 4)),
+            3 if storage.bytes() > 1 => {
+                let bytes = self.bytes();
+                LaneStride::Strided(self.scaled(2, STEPS, bytes))
+            }
             3 => LaneStride::Strided(self.count(2, STEPS)),
             _ => LaneStride::Strided(Count::Const(storage.bytes())),
         }
@@ -380,7 +446,7 @@ impl Generator<'_> {
         match self.tape.below(6) {
             0..3 => None,
             3 => {
-                let lanes = i64::from(self.isa.lanes());
+                let lanes = self.simd.lanes();
                 Some(Mask::First(Count::Const(self.tape.between([0, lanes]))))
             }
             4 => Some(Mask::First(Count::Param(self.param(4)))),
@@ -414,19 +480,35 @@ impl Generator<'_> {
         let (at, storage) = match kind {
             Kind::Float => {
                 let at = self.tape.pick(&[0, 0, 2, 3, 7, 8]);
-                (at, BUFFERS.get(at as usize).map_or(Storage::Word, |it| it.0))
+                let buffers = buffers(self.simd.width);
+                (at, buffers.get(at as usize).map_or(self.storage(), |it| it.0))
             }
-            Kind::Int => self.tape.pick(&[(1, Storage::Word), (4, Storage::I8), (5, Storage::U8)]),
+            Kind::Int => {
+                let all = [
+                    (1, self.storage()),
+                    (4, Storage::I8),
+                    (5, Storage::U8),
+                    (1, Storage::I32),
+                    (1, Storage::U32),
+                ];
+                let n = if self.simd.width == Width::Bits64 { 5 } else { 3 };
+                self.tape.pick(&all[..n])
+            }
             Kind::Truth => (6, Storage::Bool),
         };
         if at == 8 {
             self.uses_scratch = true;
             // Scratch has a fixed size: whole vectors at constant places.
-            let bytes = i64::from(self.isa.lanes()) * 4;
+            let bytes = self.simd.lanes() * self.bytes();
             let offset = Linear::constant(self.tape.between([0, SCRATCH / bytes - 1]) * bytes);
             return (Address { base: Base::Scratch, offset }, storage, kind);
         }
-        let offset = if storage.bytes() > 1 { self.scaled_linear(50, 4) } else { self.linear(200) };
+        let offset = if storage.bytes() > 1 {
+            let bytes = self.bytes();
+            self.scaled_linear(50, bytes)
+        } else {
+            self.linear(200)
+        };
         (Address { base: Base::Table(EntryId(at)), offset }, storage, kind)
     }
 
@@ -457,8 +539,8 @@ impl Generator<'_> {
         match self.tape.below(6) {
             0 => match kind {
                 Kind::Float => Value::Splat(self.float_bits()),
-                Kind::Int => Value::Splat(self.tape.pick(&[0, 1, 7, 0x8000_0000, u32::MAX, 1234])),
-                Kind::Truth => Value::Splat(self.tape.pick(&[0, u32::MAX])),
+                Kind::Int => Value::Splat(self.int_bits()),
+                Kind::Truth => Value::Splat(self.tape.pick(&[0, self.ones()])),
             },
             1 if kind == Kind::Float => Value::Scalar(EntryId(8 + 5 * N_PARAMS)),
             1 if kind == Kind::Int => Value::Scalar(EntryId(9 + 5 * N_PARAMS)),
@@ -478,9 +560,9 @@ impl Generator<'_> {
             return Value::Load { address, lanes, storage, mask: self.mask(1) };
         }
         match self.tape.below(6) {
-            4 if storage == Storage::Word => {
-                address.offset.constant += 4 * i64::from(self.isa.lanes());
-                let lanes = LaneStride::Strided(Count::Const(-4));
+            4 if storage == self.storage() => {
+                address.offset.constant += self.bytes() * self.simd.lanes();
+                let lanes = LaneStride::Strided(Count::Const(-self.bytes()));
                 Value::Load { address, lanes, storage, mask: self.mask(1) }
             }
             5 if !matches!(lanes, LaneStride::Strided(_)) => {
@@ -493,8 +575,13 @@ impl Generator<'_> {
     }
 
     fn float(&mut self, depth: u32) -> Value {
-        const UNARY: [VectorUnary; 4] =
-            [VectorUnary::SqrtF, VectorUnary::RoundF, VectorUnary::FloorF, VectorUnary::CeilF];
+        const UNARY: [VectorUnary; 5] = [
+            VectorUnary::SqrtF,
+            VectorUnary::RoundF,
+            VectorUnary::FloorF,
+            VectorUnary::CeilF,
+            VectorUnary::SingleF,
+        ];
         const BINARY: [VectorBinary; 7] = [
             VectorBinary::AddF,
             VectorBinary::MulF,
@@ -504,7 +591,7 @@ impl Generator<'_> {
             VectorBinary::DivF,
             VectorBinary::ScaleF,
         ];
-        let n_binary = if self.isa.scales() { 7 } else { 6 };
+        let n_binary = if self.simd.scales() { 7 } else { 6 };
         match self.tape.below(8) {
             0..3 => {
                 let op = self.tape.pick(&BINARY[..n_binary]);
@@ -516,14 +603,17 @@ impl Generator<'_> {
                 self.boxed(Kind::Float, depth),
             ),
             5 => match self.tape.below(4) {
-                0 => Value::Unary(VectorUnary::IntToFloat, self.boxed(Kind::Int, depth)),
+                0 if self.converts() => {
+                    Value::Unary(VectorUnary::IntToFloat, self.boxed(Kind::Int, depth))
+                }
                 1 => {
                     let op = VectorBinary::And;
                     let (x, y) = (self.boxed(Kind::Truth, depth), self.boxed(Kind::Float, depth));
                     Value::Binary(op, x, y)
                 }
                 _ => {
-                    let op = self.tape.pick(&UNARY);
+                    let n = if self.simd.width == Width::Bits64 { 5 } else { 4 };
+                    let op = self.tape.pick(&UNARY[..n]);
                     Value::Unary(op, self.boxed(Kind::Float, depth))
                 }
             },
@@ -534,10 +624,11 @@ impl Generator<'_> {
                     self.boxed(Kind::Int, depth),
                     Box::new(Value::Splat(31)),
                 );
-                let address =
-                    Address { base: Base::Table(EntryId(0)), offset: self.scaled_linear(25, 4) };
+                let (bytes, storage) = (self.bytes(), self.storage());
+                let offset = self.scaled_linear(25, bytes);
+                let address = Address { base: Base::Table(EntryId(0)), offset };
                 let mask = self.mask(depth);
-                Value::Gather { address, index: Box::new(index), storage: Storage::Word, mask }
+                Value::Gather { address, index: Box::new(index), storage, mask }
             }
         }
     }
@@ -559,7 +650,7 @@ impl Generator<'_> {
                 Value::Binary(op, self.boxed(Kind::Int, depth), self.boxed(Kind::Int, depth))
             }
             3 => {
-                let by = self.tape.below(36) as u8;
+                let by = self.tape.below(self.simd.width.bits() + 4) as u8;
                 let op = self.tape.pick(&[
                     VectorUnary::ShiftLeft(by),
                     VectorUnary::ShiftRight(by),
@@ -567,12 +658,14 @@ impl Generator<'_> {
                 ]);
                 Value::Unary(op, self.boxed(Kind::Int, depth))
             }
-            4 => Value::Unary(VectorUnary::FloatToInt, self.boxed(Kind::Float, depth)),
+            4 if self.converts() => {
+                Value::Unary(VectorUnary::FloatToInt, self.boxed(Kind::Float, depth))
+            }
             5 => Value::Reduce(self.tape.pick(&BINARY[..7]), self.boxed(Kind::Int, depth)),
             _ => Value::Binary(
                 VectorBinary::MinF,
                 self.boxed(Kind::Float, depth),
-                Box::new(Value::Splat(2.5_f32.to_bits())),
+                Box::new(Value::Splat(self.float_of(2.5))),
             ),
         }
     }

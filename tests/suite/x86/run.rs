@@ -8,7 +8,7 @@ use tvmtune_ir::target::Isa;
 use tvmtune_runtime::raw::Threads;
 use tvmtune_tests::skip;
 
-use super::generate::{BUFFERS, Program};
+use super::generate::{Program, buffers};
 
 /// Returns whether this machine executes code for the instruction set; where it doesn't, the test is
 /// reported as skipping that set.
@@ -35,7 +35,7 @@ fn cells(program: &Program, sizes: &[usize]) -> Vec<EntryValue> {
             EntryValue::Bytes((0..sizes[slot]).map(|at| content(slot, at)).collect())
         }
         TableEntry::Param(value) => EntryValue::Integer(value.eval_dims(&[])),
-        TableEntry::Scalar(id) => EntryValue::Bits(program.scalars[id.0 as usize]),
+        TableEntry::Scalar(id, _) => EntryValue::Bits(program.scalars[id.0 as usize]),
     };
     program.kernel.table.iter().enumerate().map(cell).collect()
 }
@@ -64,7 +64,8 @@ fn interpret(program: &Program) -> Result<(Vec<usize>, Vec<EntryValue>), String>
 /// Compares two elements; all NaNs are equal.
 fn same(storage: Storage, float: bool, a: &[u8], b: &[u8]) -> bool {
     let is_nan = |it: &[u8]| match (storage, it) {
-        (Storage::Word, &[a, b, c, d]) => f32::from_le_bytes([a, b, c, d]).is_nan(),
+        (Storage::Word | Storage::F32, &[a, b, c, d]) => f32::from_le_bytes([a, b, c, d]).is_nan(),
+        (Storage::Long, it) => it.try_into().is_ok_and(|it| f64::from_le_bytes(it).is_nan()),
         (Storage::F16, &[a, b]) => u16::from_le_bytes([a, b]) & 0x7fff > 0x7c00,
         (Storage::Bf16, &[a, b]) => u16::from_le_bytes([a, b]) & 0x7fff > 0x7f80,
         _ => false,
@@ -77,14 +78,16 @@ pub(super) fn check(program: &Program, file: RegisterFile) -> Result<u32, String
     let (sizes, expected) = interpret(program)?;
     let mut found = cells(program, &sizes);
     let spills = machine::launch(&program.kernel, &[], &mut found, file, Threads::One);
-    for (slot, (found, (storage, float))) in found.iter().zip(BUFFERS).enumerate() {
+    for (slot, (found, (storage, float))) in
+        found.iter().zip(buffers(program.kernel.width)).enumerate()
+    {
         let (EntryValue::Bytes(found), EntryValue::Bytes(expected)) = (found, &expected[slot])
         else {
             unreachable!("pointers come first")
         };
         let size = storage.bytes() as usize;
         let elements = expected.chunks(size).zip(found.chunks(size));
-        if let Some(at) = elements.into_iter().position(|it| !same(storage, float, it.0, it.1)) {
+        if let Some(at) = elements.into_iter().position(|it| !same(*storage, *float, it.0, it.1)) {
             return Err(format!("buffer {slot}, element {at} of {}", expected.len() / size));
         }
     }

@@ -2,7 +2,7 @@
 
 use tvmtune_cpu::vector::{
     Address, Base, Count, EntryId, LaneStride, Linear, Phase, Reg, Stmt, Storage, TableEntry,
-    Value, VectorCode,
+    Value, VectorCode, Width,
 };
 use tvmtune_cpu::x86::RegisterFile;
 use tvmtune_ir::dag::TensorId;
@@ -40,6 +40,7 @@ pub(super) fn kernel(isa: Isa, n_regs: u32, n_pointers: u32, body: Vec<Stmt>) ->
     VectorCode {
         name: "tile".into(),
         isa,
+        width: Width::Bits32,
         table: (0..n_pointers).map(pointer).collect(),
         scratch_bytes: Poly::default(),
         n_regs,

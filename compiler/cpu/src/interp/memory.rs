@@ -5,11 +5,12 @@
 
 use std::ops::Range;
 
-use tvmtune_math::lane;
+use tvmtune_math::lane::Width;
 
-use crate::vector::{Base, Storage};
+use crate::vector::{Base, Storage, int_bits};
 
 use super::FaultKind;
+use super::value::truth;
 use tvmtune_ir::half::{Bf16, F16};
 
 /// Detection of races between the tasks of a phase.
@@ -28,8 +29,8 @@ pub enum EntryValue {
     Bytes(Vec<u8>),
     /// The value of a `Param` entry.
     Integer(i64),
-    /// The low 32 bits of a `Scalar` entry.
-    Bits(u32),
+    /// The bits of a `Scalar` entry.
+    Bits(u64),
 }
 
 /// The byte of uninitialized memory: a NaN in every float type, and an invalid `bool`.
@@ -53,14 +54,20 @@ pub(super) struct Memory<'a> {
     written: Range<usize>,
     histories: Vec<History>,
     task: u32,
+    width: Width,
 }
 
 impl<'a> Memory<'a> {
-    pub(super) fn new(table: &'a mut [EntryValue], scratch_bytes: usize, races: RaceCheck) -> Self {
+    pub(super) fn new(
+        table: &'a mut [EntryValue],
+        scratch_bytes: usize,
+        races: RaceCheck,
+        width: Width,
+    ) -> Self {
         let watched = if races == RaceCheck::On { table.len() } else { 0 };
         let histories = (0..watched).map(|_| History::default()).collect();
         let scratch = vec![POISON; scratch_bytes];
-        Self { table, scratch, written: 0..0, histories, task: 0 }
+        Self { table, scratch, written: 0..0, histories, task: 0, width }
     }
 
     /// Clears the history, as a barrier does.
@@ -144,43 +151,58 @@ impl<'a> Memory<'a> {
         Ok(())
     }
 
-    /// Loads the element at a byte offset as a 32-bit lane.
-    pub(super) fn load(&mut self, base: Base, at: i64, storage: Storage) -> Result<u32, FaultKind> {
+    /// Loads the element at a byte offset as a lane.
+    pub(super) fn load(&mut self, base: Base, at: i64, storage: Storage) -> Result<u64, FaultKind> {
         let size = storage.bytes() as usize;
         let start = self.check(base, at, size)?;
         self.watch(base, start, size, false)?;
+        let width = self.width;
         let bytes = &self.buffer(base)[start..start + size];
         Ok(match (storage, bytes) {
-            (Storage::Word, &[a, b, c, d]) => u32::from_le_bytes([a, b, c, d]),
-            (Storage::F16, &[a, b]) => F16::from_le_bytes([a, b]).to_f32().to_bits(),
-            (Storage::Bf16, &[a, b]) => u32::from(u16::from_le_bytes([a, b])) << 16,
-            (Storage::I8, &[a]) => i32::from(a.cast_signed()).cast_unsigned(),
-            (Storage::U8, &[a]) => u32::from(a),
-            (Storage::Bool, &[a]) => lane::truth(a != 0),
+            (Storage::Word, &[a, b, c, d]) => u32::from_le_bytes([a, b, c, d]).into(),
+            (Storage::Long, bytes) => u64::from_le_bytes(bytes.try_into().expect("eight bytes")),
+            (Storage::F32, &[a, b, c, d]) => f64::from(f32::from_le_bytes([a, b, c, d])).to_bits(),
+            (Storage::I32, &[a, b, c, d]) => {
+                i64::from(i32::from_le_bytes([a, b, c, d])).cast_unsigned()
+            }
+            (Storage::U32, &[a, b, c, d]) => u32::from_le_bytes([a, b, c, d]).into(),
+            (Storage::F16, &[a, b]) => F16::from_le_bytes([a, b]).to_f32().to_bits().into(),
+            (Storage::Bf16, &[a, b]) => u64::from(u16::from_le_bytes([a, b])) << 16,
+            (Storage::I8, &[a]) => int_bits(a.cast_signed().into(), width),
+            (Storage::U8, &[a]) => u64::from(a),
+            (Storage::Bool, &[a]) => truth(a != 0, width),
             _ => unreachable!("a slice of the storage's size"),
         })
     }
 
-    /// Stores a 32-bit lane to the element at a byte offset.
+    /// Stores a lane to the element at a byte offset.
     pub(super) fn store(
         &mut self,
         base: Base,
         at: i64,
         storage: Storage,
-        value: u32,
+        value: u64,
     ) -> Result<(), FaultKind> {
         let size = storage.bytes() as usize;
         let start = self.check(base, at, size)?;
         self.watch(base, start, size, true)?;
         self.note_written(base, &(start..start + size));
+        let width = self.width;
         let target = &mut self.buffer(base)[start..start + size];
-        let float = f32::from_bits(value);
+        let word = value as u32;
+        let float = f32::from_bits(word);
         match storage {
-            Storage::Word => target.copy_from_slice(&value.to_le_bytes()),
+            Storage::Word | Storage::I32 | Storage::U32 => {
+                target.copy_from_slice(&word.to_le_bytes());
+            }
+            Storage::Long => target.copy_from_slice(&value.to_le_bytes()),
+            Storage::F32 => {
+                target.copy_from_slice(&(f64::from_bits(value) as f32).to_le_bytes());
+            }
             Storage::F16 => target.copy_from_slice(&F16::from_f32(float).to_le_bytes()),
             Storage::Bf16 => target.copy_from_slice(&Bf16::from_f32(float).to_le_bytes()),
             Storage::I8 | Storage::U8 => target[0] = value.to_le_bytes()[0],
-            Storage::Bool => target[0] = u8::from(super::value::is_true(value)?),
+            Storage::Bool => target[0] = u8::from(super::value::is_true(value, width)?),
         }
         Ok(())
     }

@@ -5,7 +5,7 @@
 //!
 //! # Invariants
 //!
-//! - Results are bit-identical to those of machine code, but for payloads of NaNs: `f32` operations
+//! - Results are bit-identical to those of machine code, but for payloads of NaNs: float operations
 //!   round once, integers wrap, minima and maxima are those of x86.
 //! - An access outside its buffer, a register or variable without a value, and a conflict between
 //!   two tasks of a phase are faults, never values.
@@ -16,7 +16,7 @@ mod task;
 mod value;
 
 use crate::vector::{Base, EntryId, Reg, Storage, TableEntry, VectorCode};
-use tvmtune_ir::dag::Number;
+use tvmtune_ir::dag::{DType, Number};
 use tvmtune_ir::interp::Array;
 use tvmtune_ir::poly::VarId;
 use tvmtune_schedule::pack::pack;
@@ -52,7 +52,7 @@ pub enum FaultKind {
     WrongEntry { entry: EntryId },
     /// A condition is neither all bits nor none.
     #[error("{bits:#010x} is not a truth value")]
-    NotATruthValue { bits: u32 },
+    NotATruthValue { bits: u64 },
     /// A mask's number of lanes is negative, or above the number of lanes.
     #[error("a mask of the first {lanes} lanes")]
     MaskTooLong { lanes: i64 },
@@ -62,7 +62,7 @@ pub enum FaultKind {
     /// A division of a negative value, or by a divisor below 1.
     #[error("the quotient of {value} by {by}")]
     BadDivision { value: i64, by: i64 },
-    /// Gathers are of words only.
+    /// Gathers are of elements as wide as lanes only.
     #[error("a gather of {storage:?}")]
     NoSuchGather { storage: Storage },
     /// Two tasks of one phase touch the same byte, and one of them writes it.
@@ -81,7 +81,7 @@ pub fn execute(
     scratch_bytes: usize,
     races: RaceCheck,
 ) -> Result<(), Fault> {
-    let mut memory = memory::Memory::new(table, scratch_bytes, races);
+    let mut memory = memory::Memory::new(table, scratch_bytes, races, kernel.width);
     for (phase_idx, phase) in kernel.phases.iter().enumerate() {
         memory.start_phase();
         let at = |task: i64| move |kind| Fault { phase: phase_idx, task, kind };
@@ -147,7 +147,9 @@ pub fn table(
             EntryValue::Bytes(vec![POISON; bytes.eval_dims(dims).max(0) as usize])
         }
         TableEntry::Param(value) => EntryValue::Integer(value.eval_dims(dims)),
-        TableEntry::Scalar(id) => EntryValue::Bits(scalar_bits(scalars[id.0 as usize])),
+        TableEntry::Scalar(id, dtype) => {
+            EntryValue::Bits(scalar_bits(scalars[id.0 as usize], *dtype))
+        }
     };
     kernel.table.iter().map(value).collect()
 }
@@ -179,11 +181,13 @@ fn replaced(kernel: &VectorCode, n_params: usize) -> impl Iterator<Item = usize>
     (0..n_params).filter(move |it| is_result(&kernel.table[*it]))
 }
 
-/// Returns the bits of a scalar in the table: floats as `f32`, integers and `bool` as `i32`.
-fn scalar_bits(value: Number) -> u32 {
-    match value {
-        Number::Float(it) => (it as f32).to_bits(),
-        Number::Int(it) => it as u32,
-        Number::Bool(it) => u32::from(it),
+/// Returns the bits of a scalar in the table, see [`TableEntry::Scalar`].
+pub fn scalar_bits(value: Number, dtype: DType) -> u64 {
+    match (value, dtype) {
+        (Number::Float(it), DType::F64) => it.to_bits(),
+        (Number::Float(it), _) => u64::from((it as f32).to_bits()),
+        (Number::Int(it), DType::I64) => it.cast_unsigned(),
+        (Number::Int(it), _) => u64::from(it as u32),
+        (Number::Bool(it), _) => u64::from(it),
     }
 }

@@ -2,17 +2,19 @@
 
 use crate::vector::{DivOp, Phase, Reg, Stmt, VectorCode};
 use tvmtune_ir::poly::VarId;
+use tvmtune_math::lane::Width;
 
 use super::FaultKind;
 use super::memory::Memory;
 
-/// One word for each lane; lanes beyond the width of the instruction set are unused.
-pub(super) type Vector = [u32; 16];
+/// The bits of each lane; lanes beyond those of the vectors are unused.
+pub(super) type Vector = [u64; 16];
 
 /// The state of a running task.
 pub(super) struct Task<'m, 'a> {
     pub(super) memory: &'m mut Memory<'a>,
     pub(super) lanes: usize,
+    pub(super) width: Width,
     /// Values of registers; `None` before the first assignment.
     pub(super) regs: Vec<Option<Vector>>,
     vars: Vec<Option<i64>>,
@@ -21,7 +23,8 @@ pub(super) struct Task<'m, 'a> {
 impl<'m, 'a> Task<'m, 'a> {
     pub(super) fn new(kernel: &VectorCode, memory: &'m mut Memory<'a>) -> Self {
         let regs = vec![None; kernel.n_regs as usize];
-        Self { memory, lanes: kernel.isa.lanes() as usize, regs, vars: Vec::new() }
+        let (lanes, width) = (kernel.simd().lanes() as usize, kernel.width);
+        Self { memory, lanes, width, regs, vars: Vec::new() }
     }
 
     pub(super) fn var(&self, var: VarId) -> Option<i64> {

@@ -2,19 +2,65 @@
 
 use crate::vector::{
     Address, Count, EntryId, LaneStride, Linear, Mask, Reg, Storage, Value, VectorBinary,
+    VectorCompare, VectorUnary, int_bits,
 };
 
 use super::FaultKind;
 use super::memory::EntryValue;
 use super::task::{Task, Vector};
-use tvmtune_math::lane;
+use tvmtune_math::lane::{self, Width};
+use tvmtune_math::lane64;
 
 /// Reads a truth value; anything but all bits or none is a fault.
-pub(super) fn is_true(bits: u32) -> Result<bool, FaultKind> {
+pub(super) fn is_true(bits: u64, width: Width) -> Result<bool, FaultKind> {
     match bits {
-        lane::FALSE => Ok(false),
-        lane::TRUE => Ok(true),
+        lane64::FALSE => Ok(false),
+        bits if bits == truth(true, width) => Ok(true),
         _ => Err(FaultKind::NotATruthValue { bits }),
+    }
+}
+
+/// Makes a truth value.
+pub(super) fn truth(holds: bool, width: Width) -> u64 {
+    match width {
+        Width::Bits32 => lane::truth(holds).into(),
+        Width::Bits64 => lane64::truth(holds),
+    }
+}
+
+fn unary(width: Width, op: VectorUnary, x: u64) -> u64 {
+    match width {
+        Width::Bits32 => lane::unary(op, x as u32).into(),
+        Width::Bits64 => lane64::unary(op, x),
+    }
+}
+
+fn binary(width: Width, op: VectorBinary, x: u64, y: u64) -> u64 {
+    match width {
+        Width::Bits32 => lane::binary(op, x as u32, y as u32).into(),
+        Width::Bits64 => lane64::binary(op, x, y),
+    }
+}
+
+fn fma(width: Width, x: u64, y: u64, z: u64) -> u64 {
+    match width {
+        Width::Bits32 => lane::fma(x as u32, y as u32, z as u32).into(),
+        Width::Bits64 => lane64::fma(x, y, z),
+    }
+}
+
+fn compare(width: Width, op: VectorCompare, x: u64, y: u64) -> u64 {
+    match width {
+        Width::Bits32 => lane::compare(op, x as u32, y as u32).into(),
+        Width::Bits64 => lane64::compare(op, x, y),
+    }
+}
+
+/// Returns the integer of a lane.
+fn integer(width: Width, bits: u64) -> i64 {
+    match width {
+        Width::Bits32 => (bits as u32).cast_signed().into(),
+        Width::Bits64 => bits.cast_signed(),
     }
 }
 
@@ -71,7 +117,7 @@ impl Task<'_, '_> {
         let value = self.value(truth)?;
         let mut bits = 0;
         for (lane, word) in value.iter().enumerate().take(self.lanes) {
-            bits |= u32::from(is_true(*word)?) << lane;
+            bits |= u32::from(is_true(*word, self.width)?) << lane;
         }
         Ok(bits)
     }
@@ -119,8 +165,10 @@ impl Task<'_, '_> {
         let index = self.value(index)?;
         let active = self.mask(mask)?;
         let start = self.linear(&address.offset)?;
-        let place = |lane| start + i64::from(u32::cast_signed(index[lane])) * 4;
-        self.load(address, &std::array::from_fn(place), Storage::Word, active)
+        let storage = Storage::of_lanes(self.width);
+        let place = |lane: usize| start + integer(self.width, index[lane]) * storage.bytes();
+        let places = std::array::from_fn(place);
+        self.load(address, &places, storage, active)
     }
 
     /// Reduces over lanes by a butterfly: lane `n` with lane `n ^ step`, for steps of half the width
@@ -130,7 +178,7 @@ impl Task<'_, '_> {
         while step > 0 {
             let old = value;
             for lane in 0..self.lanes {
-                value[lane] = lane::binary(op, old[lane], old[lane ^ step]);
+                value[lane] = binary(self.width, op, old[lane], old[lane ^ step]);
             }
             step /= 2;
         }
@@ -150,7 +198,9 @@ impl Task<'_, '_> {
                 let lane_offsets = self.lane_offsets(address, *lanes, *storage)?;
                 self.load(address, &lane_offsets, *storage, active)?
             }
-            Value::Gather { address, index, storage: Storage::Word, mask } => {
+            Value::Gather { address, index, storage, mask }
+                if *storage == Storage::of_lanes(self.width) =>
+            {
                 self.gather(address, index, mask.as_ref())?
             }
             Value::Gather { storage, .. } => {
@@ -160,7 +210,7 @@ impl Task<'_, '_> {
                 return Err(FaultKind::NoSuchGather { storage: *storage });
             }
             Value::LoadAt { address, index, lanes, storage, mask } => {
-                let index = i64::from(u32::cast_signed(self.value(index)?[0]));
+                let index = integer(self.width, self.value(index)?[0]);
                 let active = self.mask(mask.as_ref())?;
                 let lane_offsets = self.lane_offsets(address, *lanes, *storage)?;
                 let lane_offsets = lane_offsets.map(|it| it + index * storage.bytes());
@@ -168,20 +218,22 @@ impl Task<'_, '_> {
             }
             Value::Index { base, step } => {
                 let base = self.linear(base)?;
-                std::array::from_fn(|lane| (base + lane as i64 * i64::from(*step)) as u32)
+                std::array::from_fn(|lane| {
+                    int_bits(base + lane as i64 * i64::from(*step), self.width)
+                })
             }
-            Value::Unary(op, x) => self.value(x)?.map(|it| lane::unary(*op, it)),
+            Value::Unary(op, x) => self.value(x)?.map(|it| unary(self.width, *op, it)),
             Value::Binary(op, x, y) => {
                 let (x, y) = (self.value(x)?, self.value(y)?);
-                std::array::from_fn(|lane| lane::binary(*op, x[lane], y[lane]))
+                std::array::from_fn(|lane| binary(self.width, *op, x[lane], y[lane]))
             }
             Value::Fma(a, b, c) => {
                 let (a, b, c) = (self.value(a)?, self.value(b)?, self.value(c)?);
-                std::array::from_fn(|lane| lane::fma(a[lane], b[lane], c[lane]))
+                std::array::from_fn(|lane| fma(self.width, a[lane], b[lane], c[lane]))
             }
             Value::Compare(op, x, y) => {
                 let (x, y) = (self.value(x)?, self.value(y)?);
-                std::array::from_fn(|lane| lane::compare(*op, x[lane], y[lane]))
+                std::array::from_fn(|lane| compare(self.width, *op, x[lane], y[lane]))
             }
             Value::Select { condition, then, otherwise } => {
                 let active = self.mask(Some(&Mask::Where(condition.clone())))?;

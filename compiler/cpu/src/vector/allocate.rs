@@ -18,7 +18,6 @@ use super::tree::{Loop, LoopMode, Node, Tree};
 use super::{Base, Reg};
 use tvmtune_ir::dag::TensorId;
 use tvmtune_ir::poly::{Poly, VarId};
-use tvmtune_ir::target::Isa;
 
 /// Alignment of tensors in scratch memory, in bytes: a cache line, and a vector.
 const LINE_BYTES: i64 = 64;
@@ -106,33 +105,32 @@ struct LocalAccess<'t> {
 }
 
 /// Allocates every local tensor.
-pub(super) fn allocate(tree: &Tree<'_>, isa: Isa) -> Result<Allocations, LaneConflict> {
+pub(super) fn allocate(tree: &Tree<'_>) -> Result<Allocations, LaneConflict> {
     let mut allocations = Allocations::default();
     for phase in &tree.phases {
-        allocate_phase(tree, isa, phase, &mut allocations)?;
+        allocate_phase(tree, phase, &mut allocations)?;
     }
     Ok(allocations)
 }
 
 fn allocate_phase(
     tree: &Tree<'_>,
-    isa: Isa,
     phase: &[Node],
     allocations: &mut Allocations,
 ) -> Result<(), LaneConflict> {
     let local_accesses = local_accesses(tree, phase);
-    let (spans, runs) = (loop_spans(phase), statement_runs(tree, isa, phase));
+    let (spans, runs) = (loop_spans(phase), statement_runs(tree, phase));
     let mut requests = Vec::new();
     for (tensor, local_accesses) in &local_accesses {
         let scope_loops = common_prefix(local_accesses);
-        let n_vectors = n_vectors(tree, isa, local_accesses, &scope_loops);
+        let n_vectors = n_vectors(tree, local_accesses, &scope_loops);
         let accumulates = local_accesses.iter().any(|it| it.accumulates);
         requests.push((!accumulates, n_vectors.unwrap_or(usize::MAX), *tensor));
         allocations.scopes.insert(*tensor, scope_loops);
     }
     check_lane_conflicts(tree, phase, allocations)?;
     requests.sort_unstable();
-    let n_registers = isa.registers() as usize;
+    let n_registers = tree.simd.registers() as usize;
     let mut pressure: BTreeMap<usize, usize> = BTreeMap::new();
     let mut bytes = Poly::default();
     for (_, n_vectors, tensor) in requests {
@@ -211,8 +209,8 @@ fn loop_spans(phase: &[Node]) -> BTreeMap<VarId, (usize, usize)> {
 }
 
 /// Returns how often each statement of a phase runs at most, as vectors.
-fn statement_runs(tree: &Tree<'_>, isa: Isa, phase: &[Node]) -> Vec<f64> {
-    let lanes = f64::from(isa.lanes());
+fn statement_runs(tree: &Tree<'_>, phase: &[Node]) -> Vec<f64> {
+    let lanes = tree.simd.lanes() as f64;
     let trips = |it: &Loop| match it.kind {
         LoopMode::Vectorized(n) => (n as f64 / lanes).ceil(),
         LoopMode::Unrolled(n) => n as f64,
@@ -258,12 +256,11 @@ fn common_prefix(local_accesses: &[LocalAccess<'_>]) -> Vec<VarId> {
 /// equal would need shuffles.
 fn n_vectors(
     tree: &Tree<'_>,
-    isa: Isa,
     local_accesses: &[LocalAccess<'_>],
     scope_loops: &[VarId],
 ) -> Option<usize> {
-    let most = 2 * isa.registers() as usize;
-    let lanes = i64::from(isa.lanes());
+    let most = 2 * tree.simd.registers() as usize;
+    let lanes = tree.simd.lanes();
     let mut widths: BTreeMap<i64, i64> = BTreeMap::new();
     let mut vectors = BTreeSet::new();
     for it in local_accesses {

@@ -10,10 +10,10 @@ use super::tree::{
     Access, Buffer, Derived, DerivedOp, GuardId, Loop, LoopMode, Node, Term, TermKind, Tree, Var,
     Write, add_stride, literal_bits,
 };
-use super::{Unsupported, prefetch, wrap};
+use super::{Simd, Unsupported, prefetch, wrap};
 use tvmtune_ir::dag::{DType, Expr, Numerics, Reducer, Subscript, TensorId};
 use tvmtune_ir::poly::{Atom, Facts, Interval, Poly, VarId};
-use tvmtune_ir::target::Isa;
+use tvmtune_math::lane::Width;
 use tvmtune_schedule::LoopKind;
 use tvmtune_schedule::nest::{Guard, Nest, Scope, Stmt};
 
@@ -27,7 +27,7 @@ const MIN_LEFT_OUT: i64 = 64;
 /// Iterations beyond which a loop is not fully unrolled.
 const MAX_UNROLLED: i64 = 512;
 
-pub(super) fn build(nest: &Nest, isa: Isa) -> Result<Tree<'_>, Unsupported> {
+pub(super) fn build(nest: &Nest, simd: Simd) -> Result<Tree<'_>, Unsupported> {
     let facts = nest.facts();
     let buffers = nest.buffers.iter().map(|it| Buffer {
         dtype: it.dtype,
@@ -38,6 +38,7 @@ pub(super) fn build(nest: &Nest, isa: Isa) -> Result<Tree<'_>, Unsupported> {
     let unknown = Var { extent: Poly::constant(1), range: Interval::point(0), derived: None };
     let tree = Tree {
         nest,
+        simd,
         facts: facts.clone(),
         vars: vec![unknown; nest.n_vars as usize],
         guards: Vec::new(),
@@ -48,8 +49,8 @@ pub(super) fn build(nest: &Nest, isa: Isa) -> Result<Tree<'_>, Unsupported> {
     let substituted = vec![None; nest.n_vars as usize];
     let mut build = TreeBuilder {
         tree,
-        lanes: i64::from(isa.lanes()),
-        n_registers: i64::from(isa.registers()),
+        lanes: simd.lanes(),
+        n_registers: i64::from(simd.registers()),
         substituted,
         derived: BTreeMap::new(),
         proofs: facts,
@@ -425,7 +426,8 @@ impl TreeBuilder<'_> {
 
     fn term(&mut self, expr: &Expr, lazy: bool) -> Result<Term, Unsupported> {
         let dtype = expr.dtype(self.tree.nest);
-        if dtype == DType::F64 {
+        let width = self.tree.simd.width;
+        if dtype == DType::F64 && width == Width::Bits32 {
             return Err(Unsupported::Type(dtype));
         }
         if self.by_cases
@@ -435,7 +437,7 @@ impl TreeBuilder<'_> {
         }
         let mut boxed = |it: &Expr| self.term(it, lazy).map(Box::new);
         let kind = match expr {
-            Expr::Const(literal, _) => TermKind::Bits(literal_bits(*literal, dtype)?),
+            Expr::Const(literal, _) => TermKind::Bits(literal_bits(*literal, dtype, width)?),
             Expr::Index(poly) => TermKind::Index(self.flatten(poly)?),
             Expr::Scalar(scalar) => TermKind::Scalar(*scalar),
             Expr::Read { tensor, index } => TermKind::Read(self.read(*tensor, index, lazy)?),

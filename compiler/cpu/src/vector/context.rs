@@ -6,10 +6,9 @@ use super::cse::{self, Budget, PendingStmt};
 use super::numbering::{Interned, MaskRef, ValueGraph, ValueId};
 use super::table::Table;
 use super::tree::{DerivedOp, GuardId, Tree, Write};
-use super::{Address, Count, DivOp, LaneStride, Reg, Stmt, Storage, Unsupported};
+use super::{Address, Count, DivOp, LaneStride, Reg, Simd, Stmt, Storage, Unsupported};
 use tvmtune_ir::dag::TensorId;
 use tvmtune_ir::poly::{Interval, Poly, VarId, gcd};
-use tvmtune_ir::target::Isa;
 
 /// Statements beyond which a schedule is refused.
 const MAX_STATEMENTS: usize = 30_000;
@@ -41,9 +40,9 @@ pub(super) struct Block {
 }
 
 impl Block {
-    fn new(isa: Isa) -> Self {
+    fn new(simd: Simd) -> Self {
         let (pending, stmts, lets, prefetched, innermost) = Default::default();
-        Self { graph: ValueGraph::new(isa), pending, stmts, lets, prefetched, innermost }
+        Self { graph: ValueGraph::new(simd), pending, stmts, lets, prefetched, innermost }
     }
 }
 
@@ -124,7 +123,7 @@ pub(super) struct RegisterScope {
 #[derive(Debug)]
 pub(super) struct Lowering<'t> {
     pub(super) tree: &'t Tree<'t>,
-    pub(super) isa: Isa,
+    pub(super) simd: Simd,
     pub(super) table: Table,
     pub(super) allocations: Allocations,
     pub(super) interned: Interned,
@@ -151,15 +150,10 @@ pub(super) struct Lowering<'t> {
 }
 
 impl<'t> Lowering<'t> {
-    pub(super) fn new(
-        tree: &'t Tree<'t>,
-        isa: Isa,
-        table: Table,
-        allocations: Allocations,
-    ) -> Self {
+    pub(super) fn new(tree: &'t Tree<'t>, table: Table, allocations: Allocations) -> Self {
         Self {
             tree,
-            isa,
+            simd: tree.simd,
             table,
             allocations,
             interned: Interned::default(),
@@ -167,7 +161,7 @@ impl<'t> Lowering<'t> {
             limits: vec![None; tree.vars.len()],
             proven: vec![false; tree.guards.len()],
             vars: Vec::new(),
-            blocks: vec![Block::new(isa)],
+            blocks: vec![Block::new(tree.simd)],
             masks: Vec::new(),
             lane: None,
             versions: Vec::new(),
@@ -180,7 +174,7 @@ impl<'t> Lowering<'t> {
     }
 
     pub(super) fn lanes(&self) -> i64 {
-        i64::from(self.isa.lanes())
+        self.simd.lanes()
     }
 
     pub(super) fn block(&mut self) -> &mut Block {
@@ -392,10 +386,10 @@ impl<'t> Lowering<'t> {
 
     /// Emits the pending nodes of the innermost block as statements.
     pub(super) fn flush(&mut self) {
-        let new = Block::new(self.isa);
+        let new = Block::new(self.simd);
         let mut block = std::mem::replace(self.block(), new);
         let budget = Budget {
-            registers: self.isa.registers() - 1,
+            registers: self.simd.registers() - 1,
             live_through: self.allocations.n_registers(block.innermost) as u32,
         };
         cse::emit(
@@ -407,7 +401,7 @@ impl<'t> Lowering<'t> {
             &mut block.stmts,
         );
         block.pending.clear();
-        block.graph = ValueGraph::new(self.isa);
+        block.graph = ValueGraph::new(self.simd);
         *self.block() = block;
     }
 
@@ -427,7 +421,7 @@ impl<'t> Lowering<'t> {
     ) -> Result<Vec<Stmt>, Unsupported> {
         self.flush();
         let innermost = self.block().innermost;
-        self.blocks.push(Block { innermost, ..Block::new(self.isa) });
+        self.blocks.push(Block { innermost, ..Block::new(self.simd) });
         let filled = fill(self);
         self.flush();
         let block = self.blocks.pop().expect("pushed above");

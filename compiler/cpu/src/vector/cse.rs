@@ -345,7 +345,7 @@ impl Emitter<'_> {
         let condition = self.value(condition);
         let usual = self.value(usual);
         let result = self.set(usual);
-        let (graph, value) = fallback::graph(fallback, self.graph.isa, x, result);
+        let (graph, value) = fallback::graph(fallback, self.graph.simd, x, result);
         let pending = [PendingStmt::Set { reg: result, value, mask: MaskRef::All }];
         let mut then = Vec::new();
         emit(&graph, &pending, &Interned::default(), self.budget, self.new_reg, &mut then);

@@ -1,24 +1,23 @@
-//! Lowering of expressions to nodes: typed arithmetic in 32-bit lanes.
+//! Lowering of expressions to nodes: typed arithmetic in lanes.
 //!
 //! Floating-point arithmetic keeps the program's rounding: only sums are contracted and
 //! reassociated, as the program leaves their order open (see [`super::store`]). 8-bit integers wrap
 //! after each operation. `u32` are the same bits as `i32`: what depends on the sign compares them with
 //! the highest bit flipped, and divisions of large ones are refused.
 //! Elements whose place data decide are in `gather.rs`.
-//! 64-bit integers are narrowed to 32 bits where range analysis proves that they fit; others are two words
-//! (see [`super::words`]).
+//! In lanes of 32 bits, 64-bit integers are narrowed where range analysis proves that they fit; others are two
+//! words (see [`super::words`]). Lanes of 64 bits have all numbers (see [`super::long`]).
 
 use super::affine::Coef;
 use super::context::{ElementRef, Lowering, PredicateCause};
+use super::long::is_small;
 use super::numbering::{MaskRef, MemRef, Op, ValueId};
 use super::tree::{Access, Term, TermKind};
 use super::{LaneStride, Unsupported, VectorBinary, VectorCompare, VectorUnary};
 use tvmtune_ir::dag::bounds::bits_of_both;
 use tvmtune_ir::dag::{BinaryOp, CompareOp, DType, UnaryOp, integer_range};
 use tvmtune_ir::poly::Interval;
-use tvmtune_math::{elementary, exponential, lane, trig};
-
-const SIGN: u32 = 1 << 31;
+use tvmtune_math::{elementary, exponential, trig};
 
 impl Lowering<'_> {
     /// Lowers an expression to its value in each lane.
@@ -42,9 +41,8 @@ impl Lowering<'_> {
                 self.unary(*op, term.dtype, value)
             }
             TermKind::Binary(op, a, b) => {
-                let small = matches!(op, BinaryOp::Div | BinaryOp::Rem)
-                    && self.is_small(a)
-                    && self.is_small(b);
+                let divides = matches!(op, BinaryOp::Div | BinaryOp::Rem);
+                let small = divides && self.is_small(a) && self.is_small(b);
                 let (a, b) = (self.term(a)?, self.term(b)?);
                 self.binary(*op, term.dtype, a, b, small)
             }
@@ -53,7 +51,10 @@ impl Lowering<'_> {
             TermKind::Cast(a) if self.is_wide(a) => self.narrow_words(a, term.dtype),
             TermKind::Cast(a) => {
                 let value = self.term(a)?;
-                self.cast(value, a.dtype, term.dtype)
+                match self.is_long() {
+                    true => self.cast_long(value, a, term.dtype),
+                    false => self.cast(value, a.dtype, term.dtype),
+                }
             }
         }
     }
@@ -63,10 +64,13 @@ impl Lowering<'_> {
         scalar: tvmtune_ir::dag::ScalarId,
         dtype: DType,
     ) -> Result<ValueId, Unsupported> {
+        if self.is_long() {
+            return Ok(self.scalar_of_long(scalar, dtype));
+        }
         if matches!(dtype, DType::I64 | DType::F64) {
             return Err(Unsupported::Type(dtype));
         }
-        let entry = self.table.scalar(scalar);
+        let entry = self.table.scalar(scalar, dtype);
         let value = self.graph().node(Op::Scalar(entry));
         if dtype != DType::Bool {
             return Ok(value);
@@ -115,6 +119,7 @@ impl Lowering<'_> {
     }
 
     fn unary(&mut self, op: UnaryOp, dtype: DType, a: ValueId) -> Result<ValueId, Unsupported> {
+        let is_long = self.is_long();
         let graph = self.graph();
         if !dtype.is_float() {
             let zero = graph.int(0);
@@ -130,21 +135,25 @@ impl Lowering<'_> {
         }
         Ok(match op {
             UnaryOp::Neg | UnaryOp::Not => {
-                let sign = graph.splat(SIGN);
+                let sign = graph.sign_bit();
                 graph.binary(VectorBinary::Xor, a, sign)
             }
             UnaryOp::Abs => {
-                let rest = graph.splat(!SIGN);
+                let sign = graph.sign_bit();
+                let rest = graph.not(sign);
                 graph.binary(VectorBinary::And, a, rest)
             }
-            UnaryOp::Sqrt => graph.unary(VectorUnary::SqrtF, a),
+            UnaryOp::Sqrt => self.root(a, dtype),
             UnaryOp::Rsqrt => {
-                let (one, root) = (graph.float(1.0), graph.unary(VectorUnary::SqrtF, a));
-                graph.binary(VectorBinary::DivF, one, root)
+                let root = self.root(a, dtype);
+                let one = self.graph().float(1.0);
+                let value = self.graph().binary(VectorBinary::DivF, one, root);
+                self.wrap(value, dtype)
             }
             UnaryOp::Floor => graph.unary(VectorUnary::FloorF, a),
             UnaryOp::Ceil => graph.unary(VectorUnary::CeilF, a),
             UnaryOp::Round => graph.unary(VectorUnary::RoundF, a),
+            _ if is_long => self.function_of_long(op, dtype, a)?,
             UnaryOp::Tf32 => graph.tf32(a),
             UnaryOp::Exp => elementary::exp(graph, a),
             UnaryOp::Ln => elementary::ln(graph, a),
@@ -167,9 +176,15 @@ impl Lowering<'_> {
         b: ValueId,
         small: bool,
     ) -> Result<ValueId, Unsupported> {
-        if dtype == DType::U32 && matches!(op, BinaryOp::Div | BinaryOp::Rem) && !small {
+        let divides = matches!(op, BinaryOp::Div | BinaryOp::Rem) && !dtype.is_float();
+        if divides && self.is_long() {
+            let value = self.divide_long(op, [a, b], small);
+            return Ok(self.wrap(value, dtype));
+        }
+        if divides && dtype == DType::U32 && !small {
             return Err(Unsupported::Operation(op));
         }
+        let is_long = self.is_long();
         let graph = self.graph();
         let value = match (op, vector_op(op, dtype)) {
             (BinaryOp::Min | BinaryOp::Max, None) => {
@@ -178,11 +193,12 @@ impl Lowering<'_> {
                 graph.select(less, then, otherwise)
             }
             (BinaryOp::Min | BinaryOp::Max, Some(op)) if dtype.is_float() => {
-                graph.min_max_num(op, a, b)
+                // Exact: there is nothing to round.
+                return Ok(graph.min_max_num(op, a, b));
             }
             (BinaryOp::Shl | BinaryOp::Shr, Some(op)) => graph.shift(op, a, b, dtype),
             (_, Some(op)) => graph.binary(op, a, b),
-            (BinaryOp::Pow, None) if dtype.is_float() => elementary::pow(graph, a, b),
+            (BinaryOp::Pow, None) if dtype.is_float() && !is_long => elementary::pow(graph, a, b),
             (BinaryOp::Div, None) => graph.divide(a, b, small).0,
             (BinaryOp::Rem, None) if !dtype.is_float() => graph.divide(a, b, small).1,
             (op, None) => return Err(Unsupported::Operation(op)),
@@ -190,18 +206,29 @@ impl Lowering<'_> {
         Ok(self.wrap(value, dtype))
     }
 
-    /// Wraps an integer to the range of its type.
+    /// Computes a square root, rounded to its type.
+    fn root(&mut self, a: ValueId, dtype: DType) -> ValueId {
+        let root = self.graph().unary(VectorUnary::SqrtF, a);
+        self.wrap(root, dtype)
+    }
+
+    /// Wraps an integer to the range of its type, or rounds a float to its digits, if it is narrower than a
+    /// lane.
     pub(super) fn wrap(&mut self, value: ValueId, dtype: DType) -> ValueId {
+        let is_long = self.is_long();
         let graph = self.graph();
         match dtype {
-            DType::I8 => {
-                let high = graph.unary(VectorUnary::ShiftLeft(24), value);
-                graph.unary(VectorUnary::ShiftRightSigned(24), high)
-            }
+            DType::I8 => graph.sign_extended(value, 8),
             DType::U8 => {
                 let byte = graph.int(255);
                 graph.binary(VectorBinary::And, value, byte)
             }
+            DType::I32 if is_long => graph.sign_extended(value, 32),
+            DType::U32 if is_long => {
+                let word = graph.long(u32::MAX.into());
+                graph.binary(VectorBinary::And, value, word)
+            }
+            DType::F32 if is_long => graph.unary(VectorUnary::SingleF, value),
             _ => value,
         }
     }
@@ -239,9 +266,9 @@ impl Lowering<'_> {
     fn select(&mut self, parts: &[Term; 3]) -> Result<ValueId, Unsupported> {
         let [condition, then, otherwise] = parts;
         let condition = self.term(condition)?;
-        match self.graph().constant_bits(condition) {
-            Some(lane::FALSE) => return self.term(otherwise),
-            Some(_) => return self.term(then),
+        match self.graph().known_truth(condition) {
+            Some(false) => return self.term(otherwise),
+            Some(true) => return self.term(then),
             None => {}
         }
         let then = self.masked_term(then, condition)?;
@@ -300,9 +327,12 @@ impl Lowering<'_> {
         })
     }
 
-    /// Returns whether an integer expression is exact as an `f32`.
+    /// Returns whether quotients of an integer expression are exact as floats of the lanes' width.
     fn is_small(&self, term: &Term) -> bool {
         let range = self.range_of(term);
+        if self.is_long() {
+            return is_small(range);
+        }
         -(1 << 24) < range.lo && range.hi < 1 << 24
     }
 
@@ -310,7 +340,9 @@ impl Lowering<'_> {
     pub(super) fn range_of(&self, term: &Term) -> Interval {
         let of_type = integer_range(term.dtype);
         match &term.kind {
-            TermKind::Bits(bits) if term.dtype == DType::U32 => Interval::point(i64::from(*bits)),
+            TermKind::Bits(bits) if self.is_long() || term.dtype == DType::U32 => {
+                Interval::point(bits.cast_signed())
+            }
             TermKind::Bits(bits) => Interval::point(i64::from(*bits as i32)),
             TermKind::Index(form) => self.tree.interval(form),
             TermKind::Cast(a) if a.dtype == DType::Bool => Interval { lo: 0, hi: 1 },
@@ -332,6 +364,9 @@ impl Lowering<'_> {
                     BinaryOp::Min => a.lesser(b),
                     BinaryOp::Max => a.greater(b),
                     BinaryOp::BitAnd => bits_of_both(a, b),
+                    BinaryOp::Shr if b.lo == b.hi && (0..64).contains(&b.lo) => {
+                        Interval { lo: a.lo >> b.lo, hi: a.hi >> b.lo }
+                    }
                     BinaryOp::Div if b.lo > 0 => Interval { lo: a.lo.min(0), hi: a.hi.max(0) },
                     BinaryOp::Rem if b.lo > 0 => Interval {
                         lo: (1 - b.hi).min(0).max(a.lo.min(0)),

@@ -11,14 +11,13 @@
 //! A fallback is a function of one vector, in a value graph of its own: nothing that it computes is
 //! shared with code around it, which has to be right on both paths.
 
-use super::Reg;
 use super::numbering::{Op, ValueGraph, ValueId};
-use tvmtune_ir::target::Isa;
+use super::{Reg, Simd};
 use tvmtune_math::Fallback;
 
 /// Returns a graph, and in it the value in `usual` replaced in the lanes that need the fallback.
-pub(super) fn graph(fallback: Fallback, isa: Isa, x: Reg, usual: Reg) -> (ValueGraph, ValueId) {
-    let mut graph = ValueGraph::new(isa);
+pub(super) fn graph(fallback: Fallback, simd: Simd, x: Reg, usual: Reg) -> (ValueGraph, ValueId) {
+    let mut graph = ValueGraph::new(simd);
     let (x, usual) = (graph.node(Op::Reg(x, 0)), graph.node(Op::Reg(usual, 0)));
     let condition = fallback.condition(&mut graph, x);
     let value = fallback.value(&mut graph, x);

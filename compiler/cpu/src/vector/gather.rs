@@ -13,7 +13,8 @@ impl Lowering<'_> {
     /// Lowers a read with a data-dependent part.
     pub(super) fn gather(&mut self, access: &Access) -> Result<ValueId, Unsupported> {
         let buffer = &self.tree.buffers[access.tensor.0 as usize];
-        let storage = Storage::of(buffer.dtype).ok_or(Unsupported::Type(buffer.dtype))?;
+        let storage =
+            Storage::of(buffer.dtype, self.simd.width).ok_or(Unsupported::Type(buffer.dtype))?;
         if i32::try_from(buffer.size.interval(&self.tree.facts).hi).is_err() {
             return Err(Unsupported::Range);
         }
@@ -55,7 +56,7 @@ impl Lowering<'_> {
 
     /// Returns the affine part of an offset in each lane, relative to lane 0, in elements.
     fn lane_offsets(&mut self, access: &Access, storage: Storage) -> Result<ValueId, Unsupported> {
-        if storage != Storage::Word {
+        if storage != Storage::of_lanes(self.simd.width) {
             let dtype = self.tree.buffers[access.tensor.0 as usize].dtype;
             return Err(Unsupported::Type(dtype));
         }

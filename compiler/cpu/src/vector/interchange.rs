@@ -114,7 +114,8 @@ fn is_transposed(
     is_transposable: fn(LaneStride, Storage) -> bool,
 ) -> bool {
     let dtype = tree.buffers[access.tensor.0 as usize].dtype;
-    let (Some(storage), true) = (Storage::of(dtype), access.gather.is_empty()) else {
+    let (Some(storage), true) = (Storage::of(dtype, tree.simd.width), access.gather.is_empty())
+    else {
         return false;
     };
     let Some(&Coef::Const(step)) = access.offset.coefficient(lane) else { return false };

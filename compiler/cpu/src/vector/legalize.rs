@@ -4,17 +4,25 @@
 use super::numbering::{Op, ValueGraph, ValueId};
 use super::{Storage, VectorBinary, VectorCompare, VectorUnary};
 use tvmtune_ir::dag::{CompareOp, DType};
+use tvmtune_math::lane::Width;
 
 impl ValueGraph {
     /// Returns a value before it was wrapped to a byte, if it was: stores of bytes keep the low one of any.
     pub(super) fn before_wrap(&self, value: ValueId, storage: Storage) -> ValueId {
         let unwrapped = match (storage, self.op(value)) {
-            (Storage::I8, Op::Unary(VectorUnary::ShiftRightSigned(24), high)) => {
+            (Storage::I8 | Storage::I32, Op::Unary(VectorUnary::ShiftRightSigned(by), high)) => {
+                let kept = i64::from(self.simd.width.bits() - u32::from(by));
                 match self.op(high) {
-                    Op::Unary(VectorUnary::ShiftLeft(24), low) => Some(low),
+                    Op::Unary(VectorUnary::ShiftLeft(other), low)
+                        if other == by && kept == 8 * storage.bytes() =>
+                    {
+                        Some(low)
+                    }
                     _ => None,
                 }
             }
+            // Stores round.
+            (Storage::F32, Op::Unary(VectorUnary::SingleF, wide)) => Some(wide),
             (Storage::U8, Op::Binary(VectorBinary::And, low, byte)) => {
                 (self.constant_bits(byte) == Some(255)).then_some(low)
             }
@@ -67,13 +75,21 @@ impl ValueGraph {
     }
 
     fn is_nonzero_number(&self, id: ValueId) -> bool {
-        let bits = self.constant_bits(id);
-        bits.map(f32::from_bits).is_some_and(|it| !it.is_nan() && it != 0.0)
+        let float = self.constant_bits(id).map(|it| self.float_of(it));
+        float.is_some_and(|it| !it.is_nan() && it != 0.0)
+    }
+
+    /// Returns the float of a lane's bits.
+    fn float_of(&self, bits: u64) -> f64 {
+        match self.simd.width {
+            Width::Bits32 => f32::from_bits(bits as u32).into(),
+            Width::Bits64 => f64::from_bits(bits),
+        }
     }
 
     fn is_number(&self, id: ValueId) -> bool {
         match self.op(id) {
-            Op::Splat(bits) => !f32::from_bits(bits).is_nan(),
+            Op::Splat(bits) => !self.float_of(bits).is_nan(),
             Op::Unary(VectorUnary::IntToFloat, _) => true,
             Op::Binary(VectorBinary::MinF | VectorBinary::MaxF, _, b) => self.is_number(b),
             _ => false,
@@ -112,9 +128,18 @@ impl ValueGraph {
         }
     }
 
+    /// The bit of a float's sign.
+    pub(super) fn sign_bit(&mut self) -> ValueId {
+        match self.simd.width {
+            Width::Bits32 => self.int(i32::MIN),
+            Width::Bits64 => self.long(i64::MIN),
+        }
+    }
+
     /// Compares `u32`.
     pub(super) fn compare_unsigned(&mut self, op: CompareOp, a: ValueId, b: ValueId) -> ValueId {
-        if matches!(op, CompareOp::Eq | CompareOp::Ne) {
+        // In lanes of 64 bits, the integers of both are positive.
+        if matches!(op, CompareOp::Eq | CompareOp::Ne) || self.simd.width == Width::Bits64 {
             return self.compare_int(op, a, b);
         }
         let sign = self.splat(1 << 31);
@@ -122,20 +147,20 @@ impl ValueGraph {
         self.compare_int(op, a, b)
     }
 
-    /// Divides `i32` towards zero and returns quotient and remainder; both are 0 if the divisor is.
-    /// `small` states that both operands fit 24 bits.
+    /// Divides integers towards zero and returns quotient and remainder; both are 0 if the divisor is.
+    /// `small` states that both operands are exact as floats.
     ///
-    /// The float quotient is exact if both operands are. Else it is off by a few hundred at most: a
+    /// The float quotient is exact if both operands are. Else it is off by a few thousand at most: a
     /// second division, of the remainder, leaves an error of one, which `correct_quotient` removes.
-    /// All operations wrap, so that quotients of magnitude 2^31 are right.
+    /// All operations wrap, so that the quotient of the least integer by -1 is right.
     pub(super) fn divide(&mut self, a: ValueId, b: ValueId, small: bool) -> (ValueId, ValueId) {
-        let float_b = self.unary(VectorUnary::IntToFloat, b);
+        let float_b = self.int_to_float(b);
         let mut quotient = self.int(0);
         let mut rest = a;
         for _ in 0..if small { 1 } else { 2 } {
-            let float_rest = self.unary(VectorUnary::IntToFloat, rest);
+            let float_rest = self.int_to_float(rest);
             let part = self.binary(VectorBinary::DivF, float_rest, float_b);
-            let part = self.unary(VectorUnary::FloatToInt, part);
+            let part = self.float_to_wrapped(part);
             let product = self.binary(VectorBinary::MulI, part, b);
             quotient = self.binary(VectorBinary::AddI, quotient, part);
             rest = self.binary(VectorBinary::SubI, rest, product);
@@ -148,6 +173,21 @@ impl ValueGraph {
         (self.select(none, zero, quotient), self.select(none, zero, rest))
     }
 
+    fn int_to_float(&mut self, x: ValueId) -> ValueId {
+        match self.simd.width {
+            Width::Bits32 => self.unary(VectorUnary::IntToFloat, x),
+            Width::Bits64 => self.long_to_double(x, false),
+        }
+    }
+
+    /// Converts a float towards zero; one that is no integer of the lanes' width becomes anything.
+    fn float_to_wrapped(&mut self, x: ValueId) -> ValueId {
+        match self.simd.width {
+            Width::Bits32 => self.unary(VectorUnary::FloatToInt, x),
+            Width::Bits64 => self.double_to_wrapped(x),
+        }
+    }
+
     /// Corrects a quotient that is off by one, until the remainder has the sign of `a`, or is 0, and
     /// its magnitude is below that of `b`.
     fn correct_quotient(
@@ -158,15 +198,15 @@ impl ValueGraph {
         rest: ValueId,
     ) -> (ValueId, ValueId) {
         let zero = self.int(0);
-        let sign_a = self.unary(VectorUnary::ShiftRightSigned(31), a);
-        let sign_b = self.unary(VectorUnary::ShiftRightSigned(31), b);
+        let last = VectorUnary::ShiftRightSigned(self.simd.width.bits() as u8 - 1);
+        let [sign_a, sign_b] = [a, b].map(|it| self.unary(last, it));
         let one = self.int(1);
         let opposite = self.binary(VectorBinary::Xor, sign_a, sign_b);
         // One step of the quotient, and the product to subtract from the remainder.
         let unit = self.binary(VectorBinary::Or, opposite, one);
         let step = self.binary(VectorBinary::MulI, unit, b);
         // The quotient is too large: the remainder has the other sign.
-        let sign_rest = self.unary(VectorUnary::ShiftRightSigned(31), rest);
+        let sign_rest = self.unary(last, rest);
         let differs = self.binary(VectorBinary::Xor, sign_rest, sign_a);
         let is_zero = self.compare(VectorCompare::EqI, rest, zero);
         let not_zero = self.not(is_zero);
@@ -175,7 +215,7 @@ impl ValueGraph {
         let quotient = self.binary(VectorBinary::SubI, quotient, back);
         let back = self.binary(VectorBinary::And, step, overshoots);
         let rest = self.binary(VectorBinary::AddI, rest, back);
-        // The quotient is too small: compare negated magnitudes, as 2^31 is no `i32`.
+        // The quotient is too small: compare negated magnitudes, as that of the least integer is none.
         let (low_rest, low_b) = (self.negative_abs(rest), self.negative_abs(b));
         let enough = self.compare(VectorCompare::LtI, low_b, low_rest);
         let undershoots = self.not(enough);
@@ -212,7 +252,7 @@ impl ValueGraph {
         let high = self.binary(VectorBinary::Xor, rest, sign);
         let is_high = self.compare(VectorCompare::LeF, half, x);
         let value = self.select(is_high, high, low);
-        let (limit, most) = (self.float(4_294_967_296.0), self.splat(u32::MAX));
+        let (limit, most) = (self.float(4_294_967_296.0), self.splat(u32::MAX.into()));
         let above = self.compare(VectorCompare::LeF, limit, x);
         self.select(above, most, value)
     }
@@ -257,7 +297,7 @@ impl ValueGraph {
         if low == 0.0 { value } else { self.zero_of_nan(x, value) }
     }
 
-    fn zero_of_nan(&mut self, x: ValueId, value: ValueId) -> ValueId {
+    pub(super) fn zero_of_nan(&mut self, x: ValueId, value: ValueId) -> ValueId {
         let is_number = self.compare(VectorCompare::EqF, x, x);
         self.binary(VectorBinary::And, value, is_number)
     }
@@ -270,7 +310,7 @@ impl ValueGraph {
 
     /// Rounds to binary16, to nearest, ties to even; the result is an `f32`.
     pub(super) fn round_to_f16(&mut self, x: ValueId) -> ValueId {
-        let magnitude = self.splat(i32::MAX as u32);
+        let magnitude = self.int(i32::MAX);
         let size = self.binary(VectorBinary::And, x, magnitude);
         let rounded = self.round_bits(size, 13);
         // Magnitudes that round to 2^16 overflow.

@@ -10,30 +10,44 @@ use super::numbering::{Op, ValueId};
 use super::partition::IterRange;
 use super::table::Table;
 use super::tree::{GuardId, Loop, LoopMode, Node, Tree, Write};
-use super::{Count, Linear, Phase, Stmt, Unsupported, VectorCode, build, interchange, promote};
+use super::{
+    Count, Linear, Phase, Simd, Stmt, Unsupported, VectorCode, build, interchange, promote,
+};
 use tvmtune_ir::dag::TensorId;
 use tvmtune_ir::poly::{Interval, Poly, VarId};
 use tvmtune_ir::target::Isa;
+use tvmtune_math::lane::Width;
 use tvmtune_schedule::nest::{self, Nest};
 
-/// Lowers a nest to vector code.
+/// Lowers a nest to vector code: in lanes of 32 bits if it can be, as there are twice as many, else of 64.
 ///
 /// # Errors
 ///
 /// If the nest uses a type or operation that this back end leaves to portable code.
 pub fn lower(nest: &Nest, isa: Isa) -> Result<VectorCode, Unsupported> {
     let nest = &*nest::fold_constant_dims(nest);
-    let mut tree = build::build(nest, isa)?;
-    let allocations = allocate_or_serialize(&mut tree, isa);
-    promote::promote(&mut tree, isa, &allocations)?;
+    let in_lanes = |width| lower_in_lanes(nest, Simd { isa, width });
+    in_lanes(Width::Bits32).or_else(|it| match it {
+        Unsupported::Type(_) | Unsupported::Operation(_) | Unsupported::Range => {
+            in_lanes(Width::Bits64)
+        }
+        other => Err(other),
+    })
+}
+
+fn lower_in_lanes(nest: &Nest, simd: Simd) -> Result<VectorCode, Unsupported> {
+    let mut tree = build::build(nest, simd)?;
+    let allocations = allocate_or_serialize(&mut tree);
+    promote::promote(&mut tree, &allocations)?;
     interchange::interchange(&mut tree);
-    let allocations = allocate_or_serialize(&mut tree, isa);
+    let allocations = allocate_or_serialize(&mut tree);
     let table = Table::new(nest, &tree.facts);
-    let mut lower = Lowering::new(&tree, isa, table, allocations);
+    let mut lower = Lowering::new(&tree, table, allocations);
     let phases = lower.phases()?;
     Ok(VectorCode {
         name: nest.name.clone(),
-        isa,
+        isa: simd.isa,
+        width: simd.width,
         scratch_bytes: lower.allocations.scratch.clone(),
         n_regs: lower.versions.len() as u32,
         threads: nest.threads,
@@ -43,9 +57,9 @@ pub fn lower(nest: &Nest, isa: Isa) -> Result<VectorCode, Unsupported> {
 }
 
 /// Allocates local tensors; vectorized loops whose lanes are in conflict become serial.
-fn allocate_or_serialize(tree: &mut Tree<'_>, isa: Isa) -> Allocations {
+fn allocate_or_serialize(tree: &mut Tree<'_>) -> Allocations {
     loop {
-        match allocate::allocate(tree, isa) {
+        match allocate::allocate(tree) {
             Ok(allocations) => return allocations,
             Err(LaneConflict(var)) => {
                 tree.phases.iter_mut().for_each(|it| make_serial(it, var));
@@ -500,7 +514,7 @@ impl<'t> Lowering<'t> {
     pub(super) fn index(&mut self, mut form: Affine) -> Result<ValueId, Unsupported> {
         let range = self.interval(&form);
         let fits = |n: i64| i32::try_from(n).is_ok();
-        if !fits(range.lo) || !fits(range.hi) {
+        if !self.is_long() && (!fits(range.lo) || !fits(range.hi)) {
             return Err(Unsupported::Range);
         }
         let step = match form.take(LANE) {

@@ -8,7 +8,8 @@
 //! In: a [`Nest`](tvmtune_schedule::nest::Nest) and an [`Isa`]. Out: [`VectorCode`]:
 //! straight-line code in counted loops. Next: [`crate::x86`] selects instructions.
 //!
-//! Vectors have 32-bit lanes. Integers that are known at launch (strides, trip counts, lengths of
+//! Vectors have lanes of 32 bits, or of 64 where a value of the kernel needs them; all of a kernel has one
+//! width, and narrower numbers are widened where they are loaded (ADR 60). Integers that are known at launch (strides, trip counts, lengths of
 //! tails) are *parameters*: the caller computes them from the dimensions and passes them in the
 //! argument table, so that the code itself never computes an extent.
 //!
@@ -37,6 +38,7 @@ mod gather;
 mod guarded;
 mod legalize;
 mod lower;
+mod long;
 mod partition;
 mod numbering;
 mod prefetch;
@@ -49,19 +51,21 @@ mod table;
 pub(crate) mod transpose;
 mod tree;
 pub mod verify;
+pub mod width;
 mod words;
 mod wrap;
 mod store;
 
-use tvmtune_ir::dag::{BinaryOp, DType, ScalarId, TensorId};
+use tvmtune_ir::dag::{BinaryOp, DType, ScalarId, TensorId, UnaryOp};
 use tvmtune_ir::poly::{Poly, VarId};
 use tvmtune_ir::target::Isa;
 use tvmtune_schedule::{Layout, Threads};
 
 pub use lane_phases::MAX_PHASES;
 pub use lower::lower;
+pub(crate) use numbering::int_bits;
 pub use tvmtune_math::lane::{
-    Binary as VectorBinary, Compare as VectorCompare, Unary as VectorUnary,
+    Binary as VectorBinary, Compare as VectorCompare, Unary as VectorUnary, Width,
 };
 
 /// The reason why a nest is left to portable code, or a schedule is dropped.
@@ -73,11 +77,14 @@ pub enum Unsupported {
     /// An operation without machine code for its type.
     #[error("the operation {0:?} is left to portable code")]
     Operation(BinaryOp),
+    /// A function without machine code for its type.
+    #[error("the function {0:?} of `{1}` is left to portable code")]
+    Function(UnaryOp, DType),
     /// An index that is no affine function of loop variables.
     #[error("an index is no linear function of loop variables")]
     Index,
-    /// A 64-bit integer that cannot be proven to fit 32 bits.
-    #[error("an integer may not fit 32 bits")]
+    /// An integer that may not fit what a conversion or an operation takes.
+    #[error("an integer may have too many digits")]
     Range,
     /// Results that a function of Rust defines.
     #[error("a function of Rust defines its results")]
@@ -85,6 +92,13 @@ pub enum Unsupported {
     /// More statements than that limit.
     #[error("the kernel has more than {statements} statements")]
     TooLarge { statements: usize },
+}
+
+/// The vectors of a kernel: those of an instruction set, in lanes of one width.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Simd {
+    pub isa: Isa,
+    pub width: Width,
 }
 
 /// A virtual vector register; may be assigned more than once.
@@ -105,9 +119,9 @@ pub enum TableEntry {
     Workspace { bytes: Poly },
     /// An integer computed from the dimensions.
     Param(Poly),
-    /// A run-time scalar: the bits of its type, in the low bytes; floats narrower than 32 bits
-    /// widened to `f32`, other integers than `u32` and `bool` to `i32`.
-    Scalar(ScalarId),
+    /// A run-time scalar and its type, of which it has the bits, in the low bytes; floats narrower than 32
+    /// bits are widened to `f32`, narrower integers and `bool` to `i32`.
+    Scalar(ScalarId, DType),
 }
 
 /// An integer known at launch.
@@ -167,52 +181,74 @@ pub enum Mask {
     Where(Box<Value>),
 }
 
-/// The memory format of elements; in registers they are `f32` or `i32`.
+/// The memory format of elements; in registers they are floats or integers of the lanes' width.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Storage {
-    /// 32 bits, as they are: `f32`, `i32` or `u32`.
+    /// 32 bits, as they are: `f32`, `i32` or `u32`, in lanes of 32 bits.
     Word,
-    /// IEEE binary16; `f32` in registers; stores round to nearest even.
+    /// 64 bits, as they are: `f64` or `i64`, in lanes of 64 bits.
+    Long,
+    /// `f32` in lanes of 64 bits; stores round to nearest even.
+    F32,
+    /// `i32` in lanes of 64 bits; stores keep the low word.
+    I32,
+    /// `u32` in lanes of 64 bits; stores keep the low word.
+    U32,
+    /// IEEE binary16, in lanes of 32 bits; stores round to nearest even.
     F16,
-    /// The upper half of an `f32`; stores round to nearest even.
+    /// The upper half of an `f32`, in lanes of 32 bits; stores round to nearest even.
     Bf16,
-    /// Sign-extended to `i32`; stores keep the low byte.
+    /// Sign-extended; stores keep the low byte.
     I8,
-    /// Zero-extended to `i32`; stores keep the low byte.
+    /// Zero-extended; stores keep the low byte.
     U8,
     /// One byte, 0 or 1; in registers a truth value. Loads test for non-zero.
     Bool,
 }
 
 impl Storage {
-    /// Returns the format of a type; `None` for types that are left to portable code.
-    pub fn of(dtype: DType) -> Option<Self> {
-        Some(match dtype {
-            DType::F32 | DType::I32 | DType::U32 => Storage::Word,
-            DType::F16 => Storage::F16,
-            DType::Bf16 => Storage::Bf16,
-            DType::I8 => Storage::I8,
-            DType::U8 => Storage::U8,
-            DType::Bool => Storage::Bool,
-            DType::F64 | DType::I64 => return None,
+    /// Returns the format of a type in lanes of a width; `None` for types without one.
+    pub fn of(dtype: DType, width: Width) -> Option<Self> {
+        Some(match (dtype, width) {
+            (DType::I8, _) => Storage::I8,
+            (DType::U8, _) => Storage::U8,
+            (DType::Bool, _) => Storage::Bool,
+            (DType::F32 | DType::I32 | DType::U32, Width::Bits32) => Storage::Word,
+            (DType::F16, Width::Bits32) => Storage::F16,
+            (DType::Bf16, Width::Bits32) => Storage::Bf16,
+            (DType::F64 | DType::I64, Width::Bits64) => Storage::Long,
+            (DType::F32, Width::Bits64) => Storage::F32,
+            (DType::I32, Width::Bits64) => Storage::I32,
+            (DType::U32, Width::Bits64) => Storage::U32,
+            (DType::F64 | DType::I64, Width::Bits32) => return None,
+            (DType::F16 | DType::Bf16, Width::Bits64) => return None,
         })
+    }
+
+    /// Returns the format of elements that are as wide as lanes.
+    pub fn of_lanes(width: Width) -> Self {
+        match width {
+            Width::Bits32 => Storage::Word,
+            Width::Bits64 => Storage::Long,
+        }
     }
 
     /// Returns the size of one element in memory, in bytes.
     pub fn bytes(self) -> i64 {
         match self {
-            Storage::Word => 4,
+            Storage::Long => 8,
+            Storage::Word | Storage::F32 | Storage::I32 | Storage::U32 => 4,
             Storage::F16 | Storage::Bf16 => 2,
             Storage::I8 | Storage::U8 | Storage::Bool => 1,
         }
     }
 }
 
-/// A vector: one 32-bit word for each lane.
+/// A vector: the bits of each lane.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
-    /// The same bits in all lanes.
-    Splat(u32),
+    /// The same bits in all lanes; those of narrow lanes are the low ones.
+    Splat(u64),
     /// A run-time scalar in all lanes: a [`TableEntry::Scalar`].
     Scalar(EntryId),
     /// A register.
@@ -223,9 +259,9 @@ pub enum Value {
     /// Elements at computed offsets; lanes masked off are 0 and their memory is not touched.
     Gather {
         address: Address,
-        /// Offsets in elements, `i32` in each lane.
+        /// Offsets in elements, an integer in each lane.
         index: Box<Value>,
-        /// The format of elements: `Word` only.
+        /// The format of elements, which are as wide as lanes.
         storage: Storage,
         mask: Option<Mask>,
     },
@@ -233,14 +269,14 @@ pub enum Value {
     /// says; lanes masked off are 0 and their memory is not touched.
     LoadAt {
         address: Address,
-        /// An offset in elements, `i32`; that of lane 0 counts.
+        /// An offset in elements, an integer; that of lane 0 counts.
         index: Box<Value>,
         /// Not [`LaneStride::Strided`].
         lanes: LaneStride,
         storage: Storage,
         mask: Option<Mask>,
     },
-    /// `i32`: `base + lane * step`.
+    /// An integer: `base + lane * step`.
     Index {
         /// The value in lane 0; fits 31 bits.
         base: Linear,
@@ -251,7 +287,7 @@ pub enum Value {
     Unary(VectorUnary, Box<Value>),
     /// An operation on two vectors.
     Binary(VectorBinary, Box<Value>, Box<Value>),
-    /// `f32`: `.0 * .1 + .2`, rounded once.
+    /// Of floats, `.0 * .1 + .2`, rounded once.
     Fma(Box<Value>, Box<Value>, Box<Value>),
     /// A comparison.
     Compare(VectorCompare, Box<Value>, Box<Value>),
@@ -321,6 +357,8 @@ pub struct VectorCode {
     pub name: String,
     /// The instruction set that it may use.
     pub isa: Isa,
+    /// The width of all lanes.
+    pub width: Width,
     /// The argument table: the parameters, then the results that replace none of them, then other
     /// entries.
     pub table: Vec<TableEntry>,
@@ -332,6 +370,30 @@ pub struct VectorCode {
     pub threads: Threads,
     /// Phases in order, with a barrier between.
     pub phases: Vec<Phase>,
+}
+
+impl Simd {
+    /// Returns the number of lanes of a vector.
+    pub fn lanes(self) -> i64 {
+        i64::from(self.isa.lanes() * Width::Bits32.bits() / self.width.bits())
+    }
+
+    /// Returns the number of vector registers.
+    pub fn registers(self) -> u32 {
+        self.isa.registers()
+    }
+
+    /// Returns whether there is an instruction that multiplies by a power of two.
+    pub fn scales(self) -> bool {
+        self.isa.scales() && self.width == Width::Bits32
+    }
+}
+
+impl VectorCode {
+    /// Returns the vectors that it computes with.
+    pub fn simd(&self) -> Simd {
+        Simd { isa: self.isa, width: self.width }
+    }
 }
 
 impl Linear {

@@ -7,12 +7,11 @@
 use std::collections::BTreeMap;
 
 use super::{
-    Address, Count, EntryId, LaneStride, Linear, Reg, Storage, VectorBinary, VectorCompare,
+    Address, Count, EntryId, LaneStride, Linear, Reg, Simd, Storage, VectorBinary, VectorCompare,
     VectorUnary,
 };
-use tvmtune_ir::target::Isa;
-use tvmtune_math::lane::{self, FALSE, TRUE};
-use tvmtune_math::{Arithmetic, Fallback};
+use tvmtune_math::lane::{self, Width};
+use tvmtune_math::{Arithmetic, Fallback, lane64};
 
 /// The id of a node of a [`ValueGraph`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -41,7 +40,7 @@ pub(super) struct MemRef {
 /// writes before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Op {
-    Splat(u32),
+    Splat(u64),
     Scalar(EntryId),
     Reg(Reg, u32),
     Load(MemRef, LaneStride),
@@ -107,7 +106,7 @@ impl<T: Clone + Ord> Interner<T> {
 
 #[derive(Debug)]
 pub(super) struct ValueGraph {
-    pub(super) isa: Isa,
+    pub(super) simd: Simd,
     pub(super) ops: Vec<Op>,
     ids: BTreeMap<Op, ValueId>,
 }
@@ -136,8 +135,8 @@ impl Op {
 }
 
 impl ValueGraph {
-    pub(super) fn new(isa: Isa) -> Self {
-        Self { isa, ops: Vec::new(), ids: BTreeMap::new() }
+    pub(super) fn new(simd: Simd) -> Self {
+        Self { simd, ops: Vec::new(), ids: BTreeMap::new() }
     }
 
     pub(super) fn op(&self, id: ValueId) -> Op {
@@ -154,32 +153,58 @@ impl ValueGraph {
     }
 
     /// Returns the bits of a constant that is the same in all lanes.
-    pub(super) fn constant_bits(&self, id: ValueId) -> Option<u32> {
+    pub(super) fn constant_bits(&self, id: ValueId) -> Option<u64> {
         match self.op(id) {
             Op::Splat(bits) => Some(bits),
             _ => None,
         }
     }
 
-    pub(super) fn splat(&mut self, bits: u32) -> ValueId {
+    pub(super) fn splat(&mut self, bits: u64) -> ValueId {
         self.node(Op::Splat(bits))
     }
 
+    /// Makes a float of the lanes' width.
     pub(super) fn float(&mut self, value: f32) -> ValueId {
-        self.splat(value.to_bits())
+        match self.simd.width {
+            Width::Bits32 => self.splat(value.to_bits().into()),
+            Width::Bits64 => self.splat(f64::from(value).to_bits()),
+        }
     }
 
+    /// Makes an integer of the lanes' width.
     pub(super) fn int(&mut self, value: i32) -> ValueId {
-        self.splat(value as u32)
+        self.long(value.into())
+    }
+
+    /// Makes an integer of the lanes' width, which it fits.
+    pub(super) fn long(&mut self, value: i64) -> ValueId {
+        self.splat(int_bits(value, self.simd.width))
+    }
+
+    /// Returns the bits of a truth value.
+    pub(super) fn truth_bits(&self, value: bool) -> u64 {
+        match self.simd.width {
+            Width::Bits32 => lane::truth(value).into(),
+            Width::Bits64 => lane64::truth(value),
+        }
     }
 
     pub(super) fn truth(&mut self, value: bool) -> ValueId {
-        self.splat(lane::truth(value))
+        self.splat(self.truth_bits(value))
+    }
+
+    /// Returns the truth value that a node is known to be.
+    pub(super) fn known_truth(&self, id: ValueId) -> Option<bool> {
+        self.constant_bits(id).map(|it| it != lane64::FALSE)
     }
 
     pub(super) fn unary(&mut self, op: VectorUnary, a: ValueId) -> ValueId {
         match self.constant_bits(a) {
-            Some(bits) => self.splat(lane::unary(op, bits)),
+            Some(bits) => self.splat(match self.simd.width {
+                Width::Bits32 => lane::unary(op, bits as u32).into(),
+                Width::Bits64 => lane64::unary(op, bits),
+            }),
             None => self.node(Op::Unary(op, a)),
         }
     }
@@ -187,20 +212,38 @@ impl ValueGraph {
     pub(super) fn binary(&mut self, op: VectorBinary, a: ValueId, b: ValueId) -> ValueId {
         let (known_a, known_b) = (self.constant_bits(a), self.constant_bits(b));
         if let (Some(x), Some(y)) = (known_a, known_b)
-            && (op != VectorBinary::ScaleF || lane::is_finite(x) && lane::is_finite(y))
+            && let Some(bits) = self.folded(op, x, y)
         {
-            return self.splat(lane::binary(op, x, y));
+            return self.splat(bits);
         }
+        let is = |known: Option<u64>, value| known == Some(self.truth_bits(value));
         match (op, known_a, known_b) {
-            (VectorBinary::And, Some(TRUE), _) | (VectorBinary::Or, Some(FALSE), _) => b,
-            (VectorBinary::And, _, Some(TRUE)) | (VectorBinary::Or, _, Some(FALSE)) => a,
-            (VectorBinary::And, Some(FALSE), _) | (VectorBinary::Or, Some(TRUE), _) => a,
-            (VectorBinary::And, _, Some(FALSE)) | (VectorBinary::Or, _, Some(TRUE)) => b,
+            (VectorBinary::And, a, _) if is(a, true) => b,
+            (VectorBinary::And, _, b) if is(b, true) => a,
+            (VectorBinary::And, known, _) if is(known, false) => a,
+            (VectorBinary::And, _, known) if is(known, false) => b,
+            (VectorBinary::Or, a, _) if is(a, false) => b,
+            (VectorBinary::Or, _, b) if is(b, false) => a,
+            (VectorBinary::Or, known, _) if is(known, true) => a,
+            (VectorBinary::Or, _, known) if is(known, true) => b,
             (VectorBinary::AddI, Some(0), _) => b,
             (VectorBinary::AddI | VectorBinary::SubI, _, Some(0)) => a,
             (VectorBinary::MulI, Some(1), _) => b,
             (VectorBinary::MulI, _, Some(1)) => a,
             _ => self.node(Op::Binary(op, a, b)),
+        }
+    }
+
+    /// Computes an operation on constants, unless it depends on the machine.
+    fn folded(&self, op: VectorBinary, x: u64, y: u64) -> Option<u64> {
+        match self.simd.width {
+            Width::Bits64 => Some(lane64::binary(op, x, y)),
+            Width::Bits32 => {
+                let (x, y) = (x as u32, y as u32);
+                let is_same =
+                    op != VectorBinary::ScaleF || lane::is_finite(x) && lane::is_finite(y);
+                is_same.then(|| lane::binary(op, x, y).into())
+            }
         }
     }
 
@@ -211,7 +254,10 @@ impl ValueGraph {
 
     pub(super) fn compare(&mut self, op: VectorCompare, a: ValueId, b: ValueId) -> ValueId {
         if let (Some(x), Some(y)) = (self.constant_bits(a), self.constant_bits(b)) {
-            return self.splat(lane::compare(op, x, y));
+            return self.splat(match self.simd.width {
+                Width::Bits32 => lane::compare(op, x as u32, y as u32).into(),
+                Width::Bits64 => lane64::compare(op, x, y),
+            });
         }
         self.node(Op::Compare(op, a, b))
     }
@@ -227,9 +273,9 @@ impl ValueGraph {
         then: ValueId,
         otherwise: ValueId,
     ) -> ValueId {
-        match self.constant_bits(condition) {
-            Some(FALSE) => otherwise,
-            Some(_) => then,
+        match self.known_truth(condition) {
+            Some(false) => otherwise,
+            Some(true) => then,
             None if then == otherwise => then,
             None => self.node(Op::Select(condition, then, otherwise)),
         }
@@ -243,15 +289,19 @@ impl ValueGraph {
 impl Arithmetic for ValueGraph {
     type Value = ValueId;
 
-    fn scales(&self) -> bool {
-        self.isa.scales()
+    fn width(&self) -> Width {
+        self.simd.width
     }
 
-    fn constant_bits(&self, value: ValueId) -> Option<u32> {
+    fn scales(&self) -> bool {
+        self.simd.scales()
+    }
+
+    fn constant_bits(&self, value: ValueId) -> Option<u64> {
         self.constant_bits(value)
     }
 
-    fn splat(&mut self, bits: u32) -> ValueId {
+    fn splat(&mut self, bits: u64) -> ValueId {
         self.splat(bits)
     }
 
@@ -277,10 +327,18 @@ impl Arithmetic for ValueGraph {
 
     fn with_fallback(&mut self, usual: ValueId, fallback: Fallback, x: ValueId) -> ValueId {
         let condition = fallback.condition(self, x);
-        match self.constant_bits(condition) {
-            Some(FALSE) => usual,
-            Some(_) => fallback.value(self, x),
+        match self.known_truth(condition) {
+            Some(false) => usual,
+            Some(true) => fallback.value(self, x),
             None => self.node(Op::Fallback { fallback, condition, x, usual }),
         }
+    }
+}
+
+/// Returns the bits of an integer in a lane, which it fits.
+pub(crate) fn int_bits(value: i64, width: Width) -> u64 {
+    match width {
+        Width::Bits32 => (value as u32).into(),
+        Width::Bits64 => value.cast_unsigned(),
     }
 }

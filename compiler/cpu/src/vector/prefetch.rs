@@ -115,7 +115,7 @@ impl Insertion<'_, '_> {
         dims.sort_unstable();
         let contiguous = dims.iter().try_fold(1, |n, it| (it.0 == n).then_some(n * it.1))?;
         let dtype = self.tree.buffers[later.tensor.0 as usize].dtype;
-        let bytes = Storage::of(dtype)?.bytes();
+        let bytes = Storage::of(dtype, self.tree.simd.width)?.bytes();
         let per_line = LINE_BYTES as i64 / bytes;
         let mut lines = contiguous.unsigned_abs().div_ceil(per_line as u64) as i64;
         for var in serial {
@@ -146,7 +146,7 @@ impl Lowering<'_> {
     ) -> Result<(), Unsupported> {
         let tensor = access.tensor;
         let dtype = self.tree.buffers[tensor.0 as usize].dtype;
-        let Some(storage) = Storage::of(dtype) else { return Ok(()) };
+        let Some(storage) = Storage::of(dtype, self.simd.width) else { return Ok(()) };
         let mut offset = self.eval(&access.offset)?;
         let in_row = matches!(offset.take(LANE), None | Some(Coef::Const(1)));
         let (true, Some(entry)) = (in_row, self.table.pointer(tensor)) else { return Ok(()) };

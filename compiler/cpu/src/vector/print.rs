@@ -12,6 +12,8 @@
 
 use std::fmt::{self, Write};
 
+use tvmtune_math::lane::Width;
+
 use super::{
     Address, Base, Count, DivOp, LaneStride, Linear, Mask, PrefetchHint, Stmt, Storage, TableEntry,
     Value, VectorCode,
@@ -19,7 +21,11 @@ use super::{
 
 impl fmt::Display for VectorCode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "kernel {} for {}", self.name, self.isa.name())?;
+        let lanes = match self.width {
+            Width::Bits32 => "",
+            Width::Bits64 => " in lanes of 64 bits",
+        };
+        writeln!(f, "kernel {} for {}{lanes}", self.name, self.isa.name())?;
         for (n, entry) in self.table.iter().enumerate() {
             match entry {
                 TableEntry::Pointer { tensor, layout: None } => {
@@ -34,7 +40,7 @@ impl fmt::Display for VectorCode {
                 }
                 TableEntry::Workspace { bytes } => writeln!(f, "t{n}: shared {bytes} bytes")?,
                 TableEntry::Param(poly) => writeln!(f, "p{n}: {poly}")?,
-                TableEntry::Scalar(scalar) => writeln!(f, "s{n}: scalar {}", scalar.0)?,
+                TableEntry::Scalar(scalar, _) => writeln!(f, "s{n}: scalar {}", scalar.0)?,
             }
         }
         if !self.scratch_bytes.is_zero() {
@@ -118,7 +124,11 @@ fn element(
         LaneStride::Contiguous => f.write_str(".n")?,
         LaneStride::Strided(bytes) => write!(f, ".+{bytes}")?,
     }
-    if storage == Storage::Word { Ok(()) } else { write!(f, ":{storage:?}") }
+    if matches!(storage, Storage::Word | Storage::Long) {
+        Ok(())
+    } else {
+        write!(f, ":{storage:?}")
+    }
 }
 
 impl fmt::Display for Count {
@@ -162,9 +172,17 @@ impl fmt::Display for Address {
     }
 }
 
-/// Writes the bits of a splat: as a float where that is readable, else as an integer.
-fn number(f: &mut fmt::Formatter<'_>, bits: u32) -> fmt::Result {
-    let value = f32::from_bits(bits);
+/// Writes the bits of a splat: as a float where that is readable, else as an integer. Bits beyond the low
+/// 32 are those of an `f64`.
+fn number(f: &mut fmt::Formatter<'_>, bits: u64) -> fmt::Result {
+    let Ok(narrow) = u32::try_from(bits) else {
+        let value = f64::from_bits(bits);
+        return match (1e-9..1e9).contains(&value.abs()) {
+            true => write!(f, "{value:?}"),
+            false => write!(f, "{bits:#x}"),
+        };
+    };
+    let value = f32::from_bits(narrow);
     match bits {
         0 => f.write_str("0"),
         _ if value.is_infinite() || (1e-9..1e9).contains(&value.abs()) => write!(f, "{value:?}"),

@@ -23,19 +23,14 @@ use super::tree::{
 };
 use tvmtune_ir::dag::{DType, Numerics, Reducer, TensorId};
 use tvmtune_ir::poly::{Poly, VarId};
-use tvmtune_ir::target::Isa;
 
 /// Accumulators that hide the latency of an FMA: 4 cycles at 2 per cycle.
 const MIN_ACCUMULATORS: i64 = 8;
 
 /// Promotes reductions of the tree; `allocations` are those of the tree before.
-pub(super) fn promote(
-    tree: &mut Tree<'_>,
-    isa: Isa,
-    allocations: &Allocations,
-) -> Result<(), Unsupported> {
+pub(super) fn promote(tree: &mut Tree<'_>, allocations: &Allocations) -> Result<(), Unsupported> {
     let phases = std::mem::take(&mut tree.phases);
-    let mut promote = PromotionPass { tree, isa, allocations };
+    let mut promote = PromotionPass { tree, allocations };
     let phases = phases.into_iter().map(|it| promote.nodes(it)).collect::<Result<_, _>>()?;
     tree.phases = phases;
     Ok(())
@@ -43,7 +38,6 @@ pub(super) fn promote(
 
 struct PromotionPass<'a, 'n> {
     tree: &'a mut Tree<'n>,
-    isa: Isa,
     allocations: &'a Allocations,
 }
 
@@ -165,7 +159,7 @@ impl PromotionPass<'_, '_> {
             }
         }
         let useful = reduces_lanes || interleaves || !in_registers;
-        let fits = n_accumulators <= i64::from(self.isa.registers());
+        let fits = n_accumulators <= i64::from(self.tree.simd.registers());
         (useful && fits).then_some(AccumulatorPlan { tensor: target.tensor, reducer, dims })
     }
 
@@ -195,7 +189,8 @@ impl PromotionPass<'_, '_> {
         match kind {
             LoopMode::Unrolled(n) => n,
             LoopMode::Vectorized(n) => {
-                (n + i64::from(self.isa.lanes()) - 1) / i64::from(self.isa.lanes())
+                let lanes = self.tree.simd.lanes();
+                (n + lanes - 1) / lanes
             }
             LoopMode::Serial | LoopMode::Parallel => 1,
         }
@@ -212,7 +207,8 @@ impl PromotionPass<'_, '_> {
         let sum = self.accumulator(plan);
         let plan_vars: Vec<VarId> = plan.dims.iter().map(|it| it.0).collect();
         let (target, guards) = redirect(&mut loop_.body, plan.tensor, &sum.element(&plan_vars));
-        let identity = literal_bits(plan.reducer.identity(sum.dtype), sum.dtype)?;
+        let identity =
+            literal_bits(plan.reducer.identity(sum.dtype), sum.dtype, self.tree.simd.width)?;
         let mut guards = self.element_guards(&guards, plan, loop_, &target);
         let vars = self.new_vars(plan);
         let initialized = self.remove_initialization(before, &target, plan, identity);
@@ -379,7 +375,7 @@ impl PromotionPass<'_, '_> {
         before: &mut Vec<Node>,
         target: &Access,
         plan: &AccumulatorPlan,
-        identity: u32,
+        identity: u64,
     ) -> Option<Vec<Affine>> {
         let touches = |node: &Node| accesses(std::slice::from_ref(node), target.tensor) > 0;
         let at = before.iter().rposition(touches)?;

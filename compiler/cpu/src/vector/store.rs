@@ -14,6 +14,7 @@ use super::{
     VectorCompare,
 };
 use tvmtune_ir::dag::{BinaryOp, DType, Numerics, Reducer, TensorId};
+use tvmtune_math::lane::Width;
 
 /// Interleaved accumulators of a reduction over lanes.
 const N_ACCUMULATORS: usize = 4;
@@ -31,14 +32,14 @@ impl<'t> Lowering<'t> {
         if let ElementRef::Words { words, lanes, .. } = target {
             return self.assign_words(write, words, lanes);
         }
-        if dtype == DType::I64 && write.reducer.is_some() {
-            return Err(Unsupported::Type(dtype));
+        if write.reducer.is_some() {
+            self.check_reduction(dtype)?;
         }
         let rounds_itself = matches!(target, ElementRef::Memory { .. });
         let value = match &write.value.kind {
             // The store rounds to the type in memory.
             TermKind::Cast(inner)
-                if rounds_itself && inner.dtype == DType::F32 && dtype.is_float() =>
+                if rounds_itself && self.is_float_of_lanes(inner.dtype) && dtype.is_float() =>
             {
                 self.term(inner)?
             }
@@ -78,10 +79,36 @@ impl<'t> Lowering<'t> {
         let dtype = self.tree.buffers[write.target.tensor.0 as usize].dtype;
         let is_product = matches!(write.value.kind, TermKind::Binary(BinaryOp::Mul, ..));
         match self.graph().op(value) {
-            Op::Binary(VectorBinary::MulF, a, b) if is_product && reducer == Reducer::Sum => {
+            Op::Binary(VectorBinary::MulF, a, b)
+                if is_product && reducer == Reducer::Sum && self.contracts(dtype) =>
+            {
                 self.graph().fma(a, b, old)
             }
             _ => self.combine(reducer, dtype, value, old),
+        }
+    }
+
+    /// Returns whether a product that is summed is not rounded before: of `f64`, where the program leaves bits
+    /// open.
+    fn contracts(&self, dtype: DType) -> bool {
+        dtype != DType::F64 || self.tree.nest.numerics == Numerics::Free
+    }
+
+    /// Refuses reductions that lanes of this width do not have: of `f32` in lanes of 64 bits, lanes are combined
+    /// without rounding in between, and products are rounded before they are added.
+    fn check_reduction(&self, dtype: DType) -> Result<(), Unsupported> {
+        let is_fixed = self.tree.nest.numerics == Numerics::Fixed;
+        let refused = match self.simd.width {
+            Width::Bits32 => dtype == DType::I64,
+            Width::Bits64 => dtype == DType::F32 && is_fixed,
+        };
+        if refused { Err(Unsupported::Type(dtype)) } else { Ok(()) }
+    }
+
+    fn is_float_of_lanes(&self, dtype: DType) -> bool {
+        match self.simd.width {
+            Width::Bits32 => dtype == DType::F32,
+            Width::Bits64 => dtype == DType::F64,
         }
     }
 
@@ -165,7 +192,7 @@ impl<'t> Lowering<'t> {
             self.lane_reductions[at].n_vectors += 1;
             return self.set(reg, value, mask);
         }
-        let identity = literal_bits(reducer.identity(dtype), dtype)?;
+        let identity = literal_bits(reducer.identity(dtype), dtype, self.simd.width)?;
         let identity = self.graph().splat(identity);
         let mut value = match mask {
             MaskRef::All => value,
@@ -268,9 +295,9 @@ impl<'t> Lowering<'t> {
             }
         };
         let dtype = self.tree.buffers[tensor.0 as usize].dtype;
-        let storage = match dtype {
-            DType::I64 => None,
-            _ => Some(Storage::of(dtype).ok_or(Unsupported::Type(dtype))?),
+        let storage = match (dtype, self.simd.width) {
+            (DType::I64, Width::Bits32) => None,
+            (_, width) => Some(Storage::of(dtype, width).ok_or(Unsupported::Type(dtype))?),
         };
         let size = dtype.bytes() as i64;
         let lanes = match offset.take(LANE) {

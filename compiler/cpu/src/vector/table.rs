@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::affine::{Affine, Coef, simplify};
 use super::{Count, EntryId, Linear, TableEntry};
-use tvmtune_ir::dag::{ScalarId, TensorId};
+use tvmtune_ir::dag::{DType, ScalarId, TensorId};
 use tvmtune_ir::poly::{Facts, Poly, exact_sum};
 use tvmtune_schedule::nest::{Nest, Scope};
 
@@ -61,11 +61,11 @@ impl Table {
         self.pointers.get(&tensor).copied()
     }
 
-    pub(super) fn scalar(&mut self, scalar: ScalarId) -> EntryId {
+    pub(super) fn scalar(&mut self, scalar: ScalarId, dtype: DType) -> EntryId {
         if let Some(entry) = self.scalars.get(&scalar) {
             return *entry;
         }
-        let entry = self.push(TableEntry::Scalar(scalar));
+        let entry = self.push(TableEntry::Scalar(scalar, dtype));
         self.scalars.insert(scalar, entry);
         entry
     }

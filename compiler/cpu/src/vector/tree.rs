@@ -9,11 +9,12 @@
 use std::collections::BTreeSet;
 
 use super::affine::{Affine, Coef};
-use super::{PrefetchHint, Unsupported};
+use super::{PrefetchHint, Simd, Unsupported, numbering};
 use tvmtune_ir::dag::{BinaryOp, CompareOp, DType, Literal, Reducer, ScalarId, TensorId, UnaryOp};
 use tvmtune_ir::half::{Bf16, F16};
 use tvmtune_ir::poly::{Facts, Interval, Poly, VarId};
-use tvmtune_math::lane;
+use tvmtune_math::lane::{self, Width};
+use tvmtune_math::lane64;
 use tvmtune_schedule::nest::Nest;
 
 /// A guard by index into [`Tree::guards`]: it holds where the form is negative.
@@ -23,6 +24,7 @@ pub(super) type GuardId = usize;
 #[derive(Debug)]
 pub(super) struct Tree<'n> {
     pub(super) nest: &'n Nest,
+    pub(super) simd: Simd,
     /// Ranges of the dimensions.
     pub(super) facts: Facts,
     /// Loop variables by id, then derived variables: quotients, remainders, minima, maxima.
@@ -129,7 +131,7 @@ pub(super) struct Term {
 #[derive(Clone, Debug)]
 pub(super) enum TermKind {
     /// The bits of a literal in a lane.
-    Bits(u32),
+    Bits(u64),
     Index(Affine),
     Scalar(ScalarId),
     Read(Access),
@@ -264,7 +266,7 @@ impl Write {
 }
 
 impl Term {
-    pub(super) fn bits(bits: u32, dtype: DType) -> Self {
+    pub(super) fn bits(bits: u64, dtype: DType) -> Self {
         Self { dtype, kind: TermKind::Bits(bits) }
     }
 
@@ -319,19 +321,39 @@ impl Term {
     }
 }
 
-pub(super) fn literal_bits(literal: Literal, dtype: DType) -> Result<u32, Unsupported> {
+/// Returns the bits of a literal in a lane.
+pub(super) fn literal_bits(
+    literal: Literal,
+    dtype: DType,
+    width: Width,
+) -> Result<u64, Unsupported> {
+    let float = |value: f64| match width {
+        Width::Bits32 => (value as f32).to_bits().into(),
+        Width::Bits64 if dtype == DType::F32 => f64::from(value as f32).to_bits(),
+        Width::Bits64 => value.to_bits(),
+    };
+    let int = |value: i64| {
+        let fits = match (dtype, width) {
+            (_, Width::Bits64) => true,
+            (DType::U32, Width::Bits32) => u32::try_from(value).is_ok(),
+            (_, Width::Bits32) => i32::try_from(value).is_ok(),
+        };
+        if fits { Ok(numbering::int_bits(value, width)) } else { Err(Unsupported::Range) }
+    };
     Ok(match (literal, dtype) {
-        (Literal::Bool(value), _) => lane::truth(value),
-        (Literal::Float(value), DType::F16) => F16::from_f64(value).to_f32().to_bits(),
-        (Literal::Float(value), DType::Bf16) => Bf16::from_f64(value).to_f32().to_bits(),
-        (Literal::Float(value), _) => (value as f32).to_bits(),
-        (Literal::Int(value), it) if it.is_float() => (value as f32).to_bits(),
-        (Literal::Int(value), DType::U32) => {
-            u32::try_from(value).map_err(|_| Unsupported::Range)?
-        }
-        (Literal::Int(value), _) => {
-            i32::try_from(value).map_err(|_| Unsupported::Range)?.cast_unsigned()
-        }
+        (Literal::Bool(value), _) => match width {
+            Width::Bits32 => lane::truth(value).into(),
+            Width::Bits64 => lane64::truth(value),
+        },
+        (Literal::Float(value), DType::F16) => float(F16::from_f64(value).to_f32().into()),
+        (Literal::Float(value), DType::Bf16) => float(Bf16::from_f64(value).to_f32().into()),
+        (Literal::Float(value), _) => float(value),
+        (Literal::Int(value), it) if it.is_float() => match width {
+            Width::Bits32 => (value as f32).to_bits().into(),
+            Width::Bits64 if dtype == DType::F32 => f64::from(value as f32).to_bits(),
+            Width::Bits64 => (value as f64).to_bits(),
+        },
+        (Literal::Int(value), _) => int(value)?,
     })
 }
 

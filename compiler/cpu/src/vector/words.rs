@@ -2,7 +2,7 @@
 //!
 //! A value that range analysis proves to fit 32 bits is one word like any other integer. The rest,
 //! as elements of tensors are, can be copied, compared, chosen, added, and narrowed by words. Products and
-//! quotients of them, and reductions, are left to portable code.
+//! quotients of them, and reductions, take lanes of 64 bits (see [`super::long`]).
 
 use super::context::{ElementRef, LaneCondition, Lowering, Predicate, PredicateCause};
 use super::cse::PendingStmt;
@@ -10,7 +10,7 @@ use super::numbering::{MaskRef, MemRef, Op, ValueGraph, ValueId};
 use super::tree::{Access, Term, TermKind, Write};
 use super::{LaneStride, Storage, Unsupported, VectorBinary, VectorCompare, VectorUnary};
 use tvmtune_ir::dag::{BinaryOp, CompareOp, DType, UnaryOp};
-use tvmtune_math::lane;
+use tvmtune_math::lane::Width;
 
 /// The low word and the high one.
 type Words = [ValueId; 2];
@@ -19,8 +19,9 @@ impl Lowering<'_> {
     /// Returns whether a 64-bit integer takes two words.
     pub(super) fn is_wide(&self, term: &Term) -> bool {
         let range = self.range_of(term);
+        let is_split = self.simd.width == Width::Bits32;
         let fits = i32::try_from(range.lo).is_ok() && i32::try_from(range.hi).is_ok();
-        term.dtype == DType::I64 && !fits
+        is_split && term.dtype == DType::I64 && !fits
     }
 
     /// Returns whether an operand of a 64-bit integer takes two words.
@@ -100,9 +101,9 @@ impl Lowering<'_> {
     fn select_words(&mut self, parts: &[Term; 3]) -> Result<Words, Unsupported> {
         let [condition, then, otherwise] = parts;
         let condition = self.term(condition)?;
-        match self.graph().constant_bits(condition) {
-            Some(lane::FALSE) => return self.words(otherwise),
-            Some(_) => return self.words(then),
+        match self.graph().known_truth(condition) {
+            Some(false) => return self.words(otherwise),
+            Some(true) => return self.words(then),
             None => {}
         }
         let then = self.under(condition, |it| it.words(then))?;

@@ -52,7 +52,7 @@ pub(super) enum Rm {
     /// A register of whatever kind the instruction takes, by number.
     Reg(u8),
     Mem(Mem),
-    /// 32 bits of memory, in every lane; EVEX only.
+    /// An element of memory, of 32 bits or of 64 by the bit W, in every lane; EVEX only.
     Broadcast(Mem),
 }
 
@@ -198,6 +198,7 @@ impl Assembler {
             _ => fields.vvvv & 16,
         };
         let broadcast = matches!(fields.rm, Rm::Broadcast(_));
+        let is_wide = op.wide || op.wide_evex;
         self.bytes.extend([
             0x62,
             bit(fields.reg, 3) << 7
@@ -205,7 +206,7 @@ impl Assembler {
                 | (1 - b) << 5
                 | bit(fields.reg, 4) << 4
                 | op.map,
-            u8::from(op.wide) << 7 | (!fields.vvvv & 15) << 3 | 4 | op.prefix,
+            u8::from(is_wide) << 7 | (!fields.vvvv & 15) << 3 | 4 | op.prefix,
             u8::from(fields.zeroing) << 7
                 | (width as u8) << 5
                 | u8::from(broadcast) << 4
@@ -214,10 +215,17 @@ impl Assembler {
             op.byte,
         ]);
         let disp8_scale = match op.tuple {
-            _ if broadcast => 4,
+            _ if broadcast => {
+                if is_wide {
+                    8
+                } else {
+                    4
+                }
+            }
             Tuple::Full => width.bytes(),
             Tuple::Half => width.bytes() / 2,
             Tuple::Quarter => width.bytes() / 4,
+            Tuple::Eighth => width.bytes() / 8,
             Tuple::Fixed(bytes) => i32::from(bytes),
         };
         self.operand(fields.reg, fields.rm, disp8_scale, fields.imm.as_slice());
@@ -394,8 +402,11 @@ impl Assembler {
         self.legacy(true, &[0x63], dst.0, Rm::Reg(src.0), &[]);
     }
 
-    /// Loads 1, 2 or 4 bytes, filling with zeros.
+    /// Loads 1, 2, 4 or 8 bytes, filling with zeros.
     pub(super) fn load_small(&mut self, size: u8, dst: Gpr, from: Mem) {
+        if size == 8 {
+            return self.load(dst, from);
+        }
         let opcode: &[u8] = match size {
             1 => &[0x0f, 0xb6],
             2 => &[0x0f, 0xb7],
@@ -404,9 +415,12 @@ impl Assembler {
         self.legacy(false, opcode, dst.0, Rm::Mem(from), &[]);
     }
 
-    /// Stores the low 1, 2 or 4 bytes of `rax`, `rbx`, `rcx` or `rdx`, whose low bytes need no
+    /// Stores the low 1, 2, 4 or 8 bytes of `rax`, `rbx`, `rcx` or `rdx`, whose low bytes need no
     /// prefix.
     pub(super) fn store_small(&mut self, size: u8, to: Mem, src: Gpr) {
+        if size == 8 {
+            return self.store(to, src);
+        }
         if size == 2 {
             self.bytes.push(0x66);
         }

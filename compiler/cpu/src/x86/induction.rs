@@ -25,7 +25,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::vector::{
-    Address, Base, Count, EntryId, LaneStride, Linear, Mask, Stmt, Storage, Value,
+    Address, Base, Count, EntryId, LaneStride, Linear, Mask, Simd, Stmt, Storage, Value,
 };
 use tvmtune_ir::poly::VarId;
 use tvmtune_ir::target::Isa;
@@ -52,8 +52,8 @@ pub(super) struct InductionVar {
     pub stride: Count,
 }
 
-pub(super) fn is_partial(mask: Option<&Mask>, isa: Isa) -> bool {
-    let all = i64::from(isa.lanes());
+pub(super) fn is_partial(mask: Option<&Mask>, simd: Simd) -> bool {
+    let all = simd.lanes();
     mask.is_some_and(|it| !matches!(it, Mask::First(Count::Const(n)) if *n >= all))
 }
 
@@ -85,8 +85,9 @@ pub(super) fn loads_reversed(lanes: LaneStride, storage: Storage, masked: bool) 
 }
 
 /// Returns whether a load is a gather, whose index register is a vector.
-pub(super) fn is_gather(isa: Isa, lanes: LaneStride, storage: Storage, masked: bool) -> bool {
-    storage == Storage::Word
+pub(super) fn is_gather(simd: Simd, lanes: LaneStride, storage: Storage, masked: bool) -> bool {
+    let isa = simd.isa;
+    storage == Storage::of_lanes(simd.width)
         && match canonical_lanes(lanes, storage) {
             LaneStride::Uniform => masked && isa == Isa::Avx2,
             LaneStride::Contiguous => false,
@@ -97,9 +98,9 @@ pub(super) fn is_gather(isa: Isa, lanes: LaneStride, storage: Storage, masked: b
         }
 }
 
-pub(super) fn is_scatter(isa: Isa, lanes: LaneStride, storage: Storage) -> bool {
+pub(super) fn is_scatter(simd: Simd, lanes: LaneStride, storage: Storage) -> bool {
     let strided = matches!(canonical_lanes(lanes, storage), LaneStride::Strided(_));
-    storage == Storage::Word && isa == Isa::Avx512 && strided
+    storage == Storage::of_lanes(simd.width) && simd.isa == Isa::Avx512 && strided
 }
 
 /// The trip count of a loop, as far as selection depends on it.
@@ -171,12 +172,12 @@ pub(super) struct InductionPlan {
 
 impl InductionPlan {
     /// Plans a phase. `lets` stand before `body`, in the scope of `task`, which has number 0.
-    pub(super) fn new(isa: Isa, task: VarId, lets: &[Stmt], body: &[Stmt]) -> Self {
+    pub(super) fn new(simd: Simd, task: VarId, lets: &[Stmt], body: &[Stmt]) -> Self {
         let mut plan = InductionPlan::default();
         for collecting in [true, false] {
             plan.scopes.clear();
             let active = ActiveVars::default();
-            Planner { isa, plan: &mut plan, active, collecting }.phase(task, lets, body);
+            Planner { simd, plan: &mut plan, active, collecting }.phase(task, lets, body);
         }
         plan
     }
@@ -248,7 +249,7 @@ impl AffineSum {
 
 /// A traversal of a phase: the first collects parameters, the second makes induction variables.
 struct Planner<'a> {
-    isa: Isa,
+    simd: Simd,
     plan: &'a mut InductionPlan,
     active: ActiveVars,
     collecting: bool,
@@ -302,7 +303,7 @@ impl Planner<'_> {
                 Stmt::Set { .. } => stmt.operands().for_each(|it| self.value(it)),
                 Stmt::Store { address, lanes, storage, .. } => {
                     stmt.operands().for_each(|it| self.value(it));
-                    self.address(address, !is_scatter(self.isa, *lanes, *storage));
+                    self.address(address, !is_scatter(self.simd, *lanes, *storage));
                 }
                 Stmt::Prefetch { address, .. } => self.address(address, true),
             }
@@ -313,8 +314,8 @@ impl Planner<'_> {
         value.operands().for_each(|it| self.value(it));
         match value {
             Value::Load { address, lanes, storage, mask } => {
-                let masked = is_partial(mask.as_ref(), self.isa);
-                self.address(address, !is_gather(self.isa, *lanes, *storage, masked));
+                let masked = is_partial(mask.as_ref(), self.simd);
+                self.address(address, !is_gather(self.simd, *lanes, *storage, masked));
             }
             Value::Gather { address, .. } | Value::LoadAt { address, .. } => {
                 self.address(address, false);

@@ -63,7 +63,7 @@ impl MemOperand {
 pub(super) enum Operand {
     Reg(VirtReg),
     Mem(MemOperand),
-    /// An embedded broadcast of 32 bits; AVX-512 only.
+    /// An embedded broadcast of an element; AVX-512 only.
     Broadcast(MemOperand),
 }
 
@@ -138,7 +138,7 @@ pub(super) struct LaneCopy {
     pub strided: MemOperand,
     /// Stride, in bytes.
     pub step: IntOperand,
-    /// Size of an element in bytes: 1, 2 or 4.
+    /// Size of an element in bytes: 1, 2, 4 or 8.
     pub size: u8,
     pub lanes: u32,
     pub mask: LaneMask,
@@ -157,7 +157,7 @@ pub(super) enum Inst {
     Fma { dst: VirtReg, a: Operand, b: Operand, c: Operand },
     /// `dst = 0`
     Zero { dst: VirtReg },
-    /// A broadcast of the low 32 bits of an integer.
+    /// A broadcast of an integer, or of its low 32 bits in lanes of these.
     Splat { dst: VirtReg, src: VirtReg },
     /// `dst = src[0]`, sign-extended.
     FirstLane { dst: VirtReg, src: VirtReg },
@@ -169,7 +169,7 @@ pub(super) enum Inst {
     Prefetch { place: MemOperand, hint: PrefetchHint },
     /// Loads an entry of the argument table: 8 bytes.
     LoadEntry { dst: VirtReg, entry: u32 },
-    /// Broadcasts the low 4 bytes of an entry of the argument table.
+    /// Broadcasts an entry of the argument table, or its low 4 bytes in lanes of these.
     SplatEntry { dst: VirtReg, entry: u32 },
     /// Loads an argument beside the table.
     LoadArgument { dst: VirtReg, argument: Argument },

@@ -29,6 +29,7 @@ mod emit;
 mod encode;
 mod induction;
 mod inst;
+mod lane_ops;
 mod liveness;
 mod opcode;
 mod regalloc;
@@ -66,7 +67,7 @@ pub fn assemble_in(kernel: &VectorCode, file: RegisterFile) -> MachineCode {
         let mut asm = encode::Assembler::default();
         let mut code = select::select(kernel, phase, &mut asm.constants);
         let assignment = regalloc::allocate(&mut code, file, kernel.isa.lanes() * 4);
-        emit::emit(&mut asm, &code, &assignment, kernel.isa);
+        emit::emit(&mut asm, &code, &assignment, kernel.simd());
         result.spills += assignment.spills;
         result.phases.push(asm.finish());
     }

@@ -22,6 +22,8 @@ pub(super) enum Tuple {
     Half,
     /// A quarter.
     Quarter,
+    /// An eighth.
+    Eighth,
     /// So many, whatever the width.
     Fixed(u8),
 }
@@ -37,6 +39,8 @@ pub(super) struct Opcode {
     pub byte: u8,
     /// The bit W.
     pub wide: bool,
+    /// The bit W under EVEX, where the same instruction has none under VEX.
+    pub wide_evex: bool,
     pub form: Form,
     pub tuple: Tuple,
     /// Encoded with VEX whatever the instruction set: moves and logic of mask registers.
@@ -50,7 +54,7 @@ const PF2: u8 = 3;
 
 const fn rvm(prefix: u8, map: u8, byte: u8) -> Opcode {
     let (form, tuple) = (Form::Rvm, Tuple::Full);
-    Opcode { prefix, map, byte, wide: false, form, tuple, vex_only: false }
+    Opcode { prefix, map, byte, wide: false, wide_evex: false, form, tuple, vex_only: false }
 }
 
 impl Opcode {
@@ -68,6 +72,11 @@ impl Opcode {
 
     const fn wide(self) -> Self {
         Self { wide: true, ..self }
+    }
+
+    /// On lanes of 64 bits: W is set under EVEX only.
+    const fn long(self) -> Self {
+        Self { wide_evex: true, ..self }
     }
 
     const fn vex(self) -> Self {
@@ -180,3 +189,70 @@ pub(super) const KORW: Opcode = rvm(NONE, 1, 0x45).vex();
 pub(super) const KXORW: Opcode = rvm(NONE, 1, 0x47).vex();
 /// Sets the zero flag if no bit of either is set; `vvvv` is unused.
 pub(super) const KORTESTW: Opcode = rvm(NONE, 1, 0x98).vex();
+
+// Lanes of 64 bits.
+pub(super) const MOVUPD: Opcode = rvm(P66, 1, 0x10).long();
+pub(super) const MOVUPD_STORE: Opcode = rvm(P66, 1, 0x11).stores().long();
+pub(super) const MOVSD_STORE: Opcode = rvm(PF2, 1, 0x11).stores().moves(Tuple::Fixed(8)).long();
+pub(super) const MASKMOVPD: Opcode = rvm(P66, 2, 0x2d);
+pub(super) const MASKMOVPD_STORE: Opcode = rvm(P66, 2, 0x2f).stores();
+pub(super) const BROADCASTSD: Opcode = rvm(P66, 2, 0x19).moves(Tuple::Fixed(8)).long();
+pub(super) const PBROADCASTQ: Opcode = rvm(P66, 2, 0x59).moves(Tuple::Fixed(8)).long();
+pub(super) const PBROADCASTQ_GPR: Opcode = rvm(P66, 2, 0x7c).wide();
+pub(super) const MOVQ: Opcode = rvm(P66, 1, 0x6e).moves(Tuple::Fixed(8)).wide();
+pub(super) const MOVQ_TO_GPR: Opcode = rvm(P66, 1, 0x7e).stores().moves(Tuple::Fixed(8)).wide();
+pub(super) const GATHERQPD: Opcode = rvm(P66, 2, 0x93).moves(Tuple::Fixed(8)).wide();
+pub(super) const SCATTERQPD: Opcode = rvm(P66, 2, 0xa3).stores().moves(Tuple::Fixed(8)).wide();
+pub(super) const PMOVSXBQ: Opcode = rvm(P66, 2, 0x22).moves(Tuple::Eighth);
+pub(super) const PMOVZXBQ: Opcode = rvm(P66, 2, 0x32).moves(Tuple::Eighth);
+pub(super) const PMOVSXDQ: Opcode = rvm(P66, 2, 0x25).moves(Tuple::Half);
+pub(super) const PMOVZXDQ: Opcode = rvm(P66, 2, 0x35).moves(Tuple::Half);
+pub(super) const PMOVQB: Opcode = rvm(PF3, 2, 0x32).stores().moves(Tuple::Eighth);
+pub(super) const PMOVQD: Opcode = rvm(PF3, 2, 0x35).stores().moves(Tuple::Half);
+pub(super) const CVTPS2PD: Opcode = rvm(NONE, 1, 0x5a).moves(Tuple::Half);
+pub(super) const CVTPD2PS: Opcode = rvm(P66, 1, 0x5a).long();
+/// AVX-512 only, as the next one.
+pub(super) const CVTQQ2PD: Opcode = rvm(PF3, 1, 0xe6).wide();
+pub(super) const CVTTPD2QQ: Opcode = rvm(P66, 1, 0x7a).wide();
+pub(super) const PSHUFB: Opcode = rvm(P66, 2, 0x00);
+pub(super) const PERMD: Opcode = rvm(P66, 2, 0x36);
+pub(super) const PSHUFD: Opcode = rvm(P66, 1, 0x70);
+pub(super) const ADDPD: Opcode = rvm(P66, 1, 0x58).long();
+pub(super) const SUBPD: Opcode = rvm(P66, 1, 0x5c).long();
+pub(super) const MULPD: Opcode = rvm(P66, 1, 0x59).long();
+pub(super) const DIVPD: Opcode = rvm(P66, 1, 0x5e).long();
+pub(super) const MINPD: Opcode = rvm(P66, 1, 0x5d).long();
+pub(super) const MAXPD: Opcode = rvm(P66, 1, 0x5f).long();
+pub(super) const SQRTPD: Opcode = rvm(P66, 1, 0x51).long();
+pub(super) const ROUNDPD: Opcode = rvm(P66, 3, 0x09).long();
+pub(super) const FMADD132PD: Opcode = rvm(P66, 2, 0x98).wide();
+pub(super) const FMADD213PD: Opcode = rvm(P66, 2, 0xa8).wide();
+pub(super) const FMADD231PD: Opcode = rvm(P66, 2, 0xb8).wide();
+pub(super) const PADDQ: Opcode = rvm(P66, 1, 0xd4).long();
+pub(super) const PSUBQ: Opcode = rvm(P66, 1, 0xfb).long();
+/// Products of the low halves of lanes, with signs or without.
+pub(super) const PMULDQ: Opcode = rvm(P66, 2, 0x28).long();
+pub(super) const PMULUDQ: Opcode = rvm(P66, 1, 0xf4).long();
+/// AVX-512 only, as the next four.
+pub(super) const PMULLQ: Opcode = rvm(P66, 2, 0x40).wide();
+pub(super) const PMINSQ: Opcode = rvm(P66, 2, 0x39).wide();
+pub(super) const PMAXSQ: Opcode = rvm(P66, 2, 0x3d).wide();
+pub(super) const PSRAQ: Opcode = rvm(P66, 1, 0x72).extended(4).wide();
+pub(super) const PSRAVQ: Opcode = rvm(P66, 2, 0x46).wide();
+pub(super) const PANDQ: Opcode = PAND.long();
+pub(super) const PORQ: Opcode = POR.long();
+pub(super) const PXORQ: Opcode = PXOR.long();
+pub(super) const PSLLQ: Opcode = rvm(P66, 1, 0x73).extended(6).long();
+pub(super) const PSRLQ: Opcode = rvm(P66, 1, 0x73).extended(2).long();
+pub(super) const PSLLVQ: Opcode = PSLLVD.wide();
+pub(super) const PSRLVQ: Opcode = PSRLVD.wide();
+pub(super) const CMPPD: Opcode = rvm(P66, 1, 0xc2).long();
+pub(super) const PCMPEQQ: Opcode = rvm(P66, 2, 0x29);
+pub(super) const PCMPGTQ: Opcode = rvm(P66, 2, 0x37);
+pub(super) const PCMPQ: Opcode = PCMPD.wide();
+pub(super) const PTESTMQ: Opcode = PTESTMD.wide();
+pub(super) const BLENDVPD: Opcode = rvm(P66, 3, 0x4b);
+pub(super) const BLENDMPD: Opcode = BLENDMPS.wide();
+pub(super) const PMOVM2Q: Opcode = PMOVM2D.wide();
+pub(super) const PMOVQ2M: Opcode = PMOVD2M.wide();
+pub(super) const MOVMSKPD: Opcode = rvm(P66, 1, 0x50);

@@ -181,5 +181,6 @@ impl SpillRewriter<'_> {
 
 /// Returns whether the last source of an instruction may be a full vector in memory.
 fn takes_memory(op: opcode::Opcode, full: bool) -> bool {
-    full && op.form == Form::Rvm && op.tuple == Tuple::Full && op != opcode::PMOVD2M
+    let of_registers = [opcode::PMOVD2M, opcode::PMOVQ2M];
+    full && op.form == Form::Rvm && op.tuple == Tuple::Full && !of_registers.contains(&op)
 }

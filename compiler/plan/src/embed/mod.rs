@@ -237,7 +237,7 @@ fn table_entry(dag: &Dag, entry: &TableEntry) -> String {
         }
         TableEntry::Workspace { .. } => "Workspace".to_owned(),
         TableEntry::Param(_) => "Param".to_owned(),
-        TableEntry::Scalar(scalar) => format!("Scalar({})", scalar.0),
+        TableEntry::Scalar(scalar, _) => format!("Scalar({})", scalar.0),
     };
     format!("rt::raw::TableEntry::{variant}")
 }
@@ -273,7 +273,7 @@ fn numbers(text: &mut String, bucket: usize, variant: &Variant<'_>) {
             TableEntry::Param(value) | TableEntry::Workspace { bytes: value } => {
                 line(n, dims_poly(value).operand());
             }
-            TableEntry::Pointer { .. } | TableEntry::Scalar(_) => {}
+            TableEntry::Pointer { .. } | TableEntry::Scalar(..) => {}
         }
     }
     let n_entries = kernel.table.len();

@@ -1,5 +1,6 @@
 //! The cycles of an innermost block: a statement with its unrolled copies and vectors.
 
+use tvmtune_cpu::vector::width;
 use tvmtune_ir::dag::access::work;
 use tvmtune_ir::dag::{Subscript, TensorId};
 use tvmtune_ir::poly::{Atom, Poly, VarId};
@@ -24,7 +25,7 @@ const LOOP: f64 = 1.0;
 
 /// Estimates the cycles of a statement inside loops that are unrolled or vectorized.
 pub(super) fn cycles(nest: &Nest, stmt: &Stmt, copies: &[OpenLoop], target: &CpuTarget) -> f64 {
-    let lanes = u64::from(target.isa.lanes());
+    let lanes = width::lanes_of_nest(target.isa, nest);
     let times = |it: &OpenLoop| match it.kind {
         LoopKind::Vectorized => it.extent.div_ceil(lanes) as f64,
         _ => it.extent as f64,

@@ -6,6 +6,7 @@
 
 use std::fmt;
 
+use tvmtune_cpu::vector::width;
 use tvmtune_ir::dag::access::work;
 use tvmtune_ir::dag::{Expr, Subscript};
 use tvmtune_ir::poly::{Poly, VarId};
@@ -37,7 +38,8 @@ const MAX_SCRATCH_BYTES: u64 = 64 << 20;
 ///
 /// Each limit that it exceeds, once.
 pub fn fits(nest: &Nest, target: &CpuTarget) -> Result<(), Vec<ExceededLimit>> {
-    let mut code = Code { nest, lanes: target.isa.lanes().into(), n_instructions: 0, registers: 0 };
+    let lanes = width::lanes_of_nest(target.isa, nest);
+    let mut code = Code { nest, lanes, n_instructions: 0, registers: 0 };
     for stmt in &nest.body {
         code.visit(stmt, &mut Vec::new());
     }

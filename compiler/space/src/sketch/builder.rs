@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use super::types::{
     Decision, DecisionId, DecisionKind, Factor, Result, Sketch, Step, TemplateKind,
 };
-use tvmtune_cpu::vector::MAX_PHASES;
+use tvmtune_cpu::vector::{MAX_PHASES, Simd, Width, width};
 use tvmtune_ir::dag::access::{Access, accesses, needs_tiling, period, work};
 use tvmtune_ir::dag::{Compute, Dag, TensorId, TensorKind};
 use tvmtune_ir::poly::{Facts, Poly};
@@ -32,6 +32,8 @@ const MEMORY_BYTES_PER_CYCLE: f64 = 7.0;
 #[derive(Clone, Debug)]
 pub(super) struct Builder {
     pub(super) target: Target,
+    /// The width of lanes in vectors of CPUs.
+    width: Width,
     pub(super) facts: Facts,
     /// The schedule of the default point so far.
     pub(super) schedule: Schedule,
@@ -72,6 +74,7 @@ impl Builder {
     pub(super) fn new(dag: &Dag, target: &Target) -> Self {
         Self {
             target: *target,
+            width: width::of_dag(dag),
             facts: dag.facts(),
             schedule: Schedule::new(dag),
             name: Vec::new(),
@@ -489,8 +492,13 @@ impl Builder {
         }
     }
 
-    /// Returns the number of 32-bit lanes of a vector.
+    /// Returns the vectors of the program.
+    pub(super) fn simd(&self) -> Simd {
+        Simd { isa: self.cpu().isa, width: self.width }
+    }
+
+    /// Returns the number of lanes of a vector.
     pub(super) fn lanes(&self) -> u64 {
-        self.cpu().isa.lanes().into()
+        self.simd().lanes().unsigned_abs()
     }
 }

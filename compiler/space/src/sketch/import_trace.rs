@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Decision, DecisionId, DecisionKind, Factor, Sketch, Step};
+use tvmtune_cpu::vector::{Simd, width};
 use tvmtune_ir::dag::{Dag, Expr, Subscript, TensorId};
 use tvmtune_ir::poly::Facts;
 use tvmtune_ir::size::Size;
@@ -35,7 +36,9 @@ impl Sketch {
             schedule: Schedule::new(dag),
             facts: dag.facts(),
             lanes: match target {
-                Target::Cpu(cpu) => cpu.isa.lanes().into(),
+                Target::Cpu(cpu) => {
+                    Simd { isa: cpu.isa, width: width::of_dag(dag) }.lanes().unsigned_abs()
+                }
                 Target::Gpu(_) => 1,
             },
             decisions: Vec::new(),

@@ -1,8 +1,8 @@
 //! Candidates for CPUs: machine code, and for each case its argument table and its tasks.
 
 use tvmtune_cpu::Generated;
+use tvmtune_cpu::interp::scalar_bits;
 use tvmtune_cpu::vector::{Count, TableEntry, VectorCode};
-use tvmtune_ir::dag::Number;
 use tvmtune_schedule::Threads;
 
 use super::super::protocol::{CodeSpec, CpuLaunch, CpuSpec, Word};
@@ -33,7 +33,7 @@ fn launch(kernel: &VectorCode, case: &CaseSpec) -> CpuLaunch {
         TableEntry::Pointer { tensor, layout } => case.address(*tensor, layout.as_ref()),
         TableEntry::Workspace { bytes } => Word::Shared(unsigned(bytes.eval_dims(dims))),
         TableEntry::Param(value) => Word::Value(value.eval_dims(dims).cast_unsigned()),
-        TableEntry::Scalar(id) => Word::Value(bits(scalars[id.0 as usize])),
+        TableEntry::Scalar(id, dtype) => Word::Value(scalar_bits(scalars[id.0 as usize], *dtype)),
     };
     let count = |it: &Count| match it {
         Count::Const(value) => *value,
@@ -50,14 +50,5 @@ fn launch(kernel: &VectorCode, case: &CaseSpec) -> CpuLaunch {
             .map(|it| it.tasks.iter().map(|(_, n)| unsigned(count(n))).product())
             .collect(),
         scratch_bytes: unsigned(kernel.scratch_bytes.eval_dims(dims)),
-    }
-}
-
-/// Returns a scalar as machine code reads it: floats widened to `f32`, the rest to `i32`.
-fn bits(value: Number) -> u64 {
-    match value {
-        Number::Float(it) => u64::from((it as f32).to_bits()),
-        Number::Int(it) => u64::from((it as i32).cast_unsigned()),
-        Number::Bool(it) => u64::from(it),
     }
 }

@@ -128,12 +128,12 @@ fn of_a_number_and_a_nan_the_number_is_smaller_and_of_equal_numbers_the_second()
         for constant in words.iter().copied() {
             let points: Vec<(u32, u32)> = words.iter().map(|it| (*it, 0)).collect();
             let first: Function<'_> = &|graph, x, _| {
-                let constant = graph.splat(constant);
+                let constant = graph.splat(constant.into());
                 graph.min_max_num(op, constant, x)
             };
             check(first, &points, &|x, _| right(op)(constant, x));
             let second: Function<'_> = &|graph, x, _| {
-                let constant = graph.splat(constant);
+                let constant = graph.splat(constant.into());
                 graph.min_max_num(op, x, constant)
             };
             check(second, &points, &|x, _| right(op)(x, constant));

@@ -4,6 +4,7 @@ mod bits;
 mod guarded;
 mod lane_phases;
 mod legalize;
+mod long;
 mod math;
 mod places;
 mod prefetch;
@@ -14,13 +15,14 @@ mod words;
 use super::cse::{self, Budget, PendingStmt};
 use super::numbering::{Interned, MaskRef, MemRef, Op, ValueGraph, ValueId};
 use super::{
-    Address, Base, Count, EntryId, LaneStride, Linear, Phase, Reg, Stmt, Storage, TableEntry,
+    Address, Base, Count, EntryId, LaneStride, Linear, Phase, Reg, Simd, Stmt, Storage, TableEntry,
     VectorCode,
 };
 use tvmtune_ir::dag::{DType, TensorId};
 use tvmtune_ir::interp::Array;
 use tvmtune_ir::poly::{Poly, VarId};
 use tvmtune_ir::target::Isa;
+use tvmtune_math::lane::Width;
 use tvmtune_schedule::Threads;
 
 /// A function of two vectors.
@@ -56,7 +58,8 @@ fn evaluate_on(isa: Isa, function: Function<'_>, a: &[u32], b: &[u32]) -> Vec<u3
 
 /// `out = function(a, b)`, vector by vector.
 fn kernel(isa: Isa, function: Function<'_>, n_vectors: i64) -> VectorCode {
-    let (mut graph, mut interned) = (ValueGraph::new(isa), Interned::default());
+    let simd = Simd { isa, width: Width::Bits32 };
+    let (mut graph, mut interned) = (ValueGraph::new(simd), Interned::default());
     let lane_bytes = i64::from(isa.lanes()) * 4;
     let mut address = |slot| {
         let strides = vec![(VarId(0), Count::Const(lane_bytes))];
@@ -91,6 +94,7 @@ fn kernel(isa: Isa, function: Function<'_>, n_vectors: i64) -> VectorCode {
     VectorCode {
         name: "function".to_owned(),
         isa,
+        width: simd.width,
         table: (0..3).map(pointer).collect(),
         scratch_bytes: Poly::default(),
         n_regs,

@@ -252,7 +252,8 @@ fn loops_whose_guards_or_order_would_change_are_left_as_they_are() {
 /// Emits stores of strided words: each of the root of a word that is loaded, or of the constant 0. The
 /// roots are used again behind. Returns the number of transpositions.
 fn emitted(from: Base, to: Base, words: &[(Option<i64>, i64)], n_registers: u32) -> usize {
-    let (mut graph, mut interned) = (ValueGraph::new(Isa::Avx2), Interned::default());
+    let simd = Simd { isa: Isa::Avx2, width: Width::Bits32 };
+    let (mut graph, mut interned) = (ValueGraph::new(simd), Interned::default());
     let (lanes, storage, mask) =
         (LaneStride::Strided(Count::Const(64)), Storage::Word, MaskRef::All);
     let (mut pending, mut again) = (Vec::new(), Vec::new());

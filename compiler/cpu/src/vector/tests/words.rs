@@ -1,16 +1,15 @@
 //! 64-bit integers as two words, against the interpreter of programs.
 
 use super::text::{A, kernel, program};
-use crate::vector::{Unsupported, lower};
-use tvmtune_ir::dag::{BinaryOp, DType, Dag, Number};
+use tvmtune_ir::dag::{DType, Dag, Number};
 use tvmtune_ir::interp::{self, Array};
 use tvmtune_ir::target::Isa;
-use tvmtune_schedule::{LoopKind, Schedule, StageId, nest};
+use tvmtune_schedule::{LoopKind, Schedule, StageId};
 
-const N: u64 = 70;
+pub(super) const N: u64 = 70;
 
 /// Numbers around the ends of words, where carries and signs change, and small ones.
-fn numbers(seed: u64) -> Array {
+pub(super) fn numbers(seed: u64) -> Array {
     const EDGES: [i64; 9] =
         [0, -1, i64::MAX, i64::MIN, 1 << 31, -(1 << 31), u32::MAX as i64, 1 << 32, i32::MAX as i64];
     Array::from_fn(DType::I64, &[N], |n| {
@@ -43,6 +42,10 @@ pub(super) fn check_program(text: &str, arrays: &[Array]) {
     check_scheduled(text, arrays, &vectorized);
 }
 
+fn is_nan(array: &Array, n: usize) -> bool {
+    matches!(array.get(n), Number::Float(it) if it.is_nan())
+}
+
 /// Checks a program under a schedule.
 pub(super) fn check_scheduled(
     text: &str,
@@ -54,7 +57,13 @@ pub(super) fn check_scheduled(
     for isa in [Isa::Avx2, Isa::Avx512] {
         let kernel = kernel(&scheduled(&dag, isa), isa);
         let got = crate::interp::run(&kernel, &[], arrays, &[], &want).unwrap();
-        assert_eq!(got, want, "{text} on {isa:?}");
+        for (got, want) in got.iter().zip(&want) {
+            let differs =
+                |n: &usize| got.get(*n) != want.get(*n) && !(is_nan(got, *n) && is_nan(want, *n));
+            let place = (0..want.len()).find(differs);
+            let found = place.map(|n| (n, got.get(n), want.get(n)));
+            assert_eq!(found, None, "{text} on {isa:?}");
+        }
     }
 }
 
@@ -130,19 +139,4 @@ fn an_old_element_is_not_loaded_again_behind_its_low_word() {
     let arrays: Vec<Array> =
         (0..21).map(|n| numbers(0x9e37_79b9_7f4a_7c15_u64.wrapping_mul(2 * n + 1))).collect();
     check_program(&text, &arrays);
-}
-
-#[test]
-fn products_and_reductions_are_left_to_portable_code() {
-    let refused = |definition: &str| {
-        let dag = program(&format!(
-            "#[autotune(dims(N = 16, K = 3))]
-             fn f(a: Tensor<i64, N, K>) -> Tensor<i64, N> {{ compute(|i| {definition}) }}"
-        ));
-        let nest = nest::lower_for_lanes(&Schedule::new(&dag));
-        lower(&nest, Isa::Avx2).expect_err("64 bits")
-    };
-    assert_eq!(refused("a[[i, 0]] * a[[i, 1]]"), Unsupported::Operation(BinaryOp::Mul));
-    assert_eq!(refused("sum(0..K, |k| a[[i, k]])"), Unsupported::Type(DType::I64));
-    assert_eq!(refused("(a[[i, 0]] as f32) as i64"), Unsupported::Range);
 }

@@ -4,6 +4,7 @@ use super::super::encode::{Alu, Condition, Label, Mem, RAX, RDX, RSP, Rm, Width}
 use super::super::inst::{IntOperand, LaneCopy, LaneMask, RegClass, VirtReg};
 use super::super::opcode;
 use super::Emitter;
+use crate::vector::Storage;
 
 impl Emitter<'_> {
     /// Jumps if a truth value holds in no lane.
@@ -12,7 +13,7 @@ impl Emitter<'_> {
         if self.code.classes[mask.0 as usize] == RegClass::Mask {
             self.plain(opcode::KORTESTW, Width::W128, reg, 0, Rm::Reg(reg));
         } else {
-            self.plain(opcode::MOVMSKPS, Width::W256, RAX.0, 0, Rm::Reg(reg));
+            self.plain(self.ops.signs, Width::W256, RAX.0, 0, Rm::Reg(reg));
             self.asm.test(RAX);
         }
         self.asm.jump_if(Condition::Equal, to);
@@ -20,8 +21,12 @@ impl Emitter<'_> {
 
     pub(super) fn first_lane(&mut self, dst: VirtReg, src: VirtReg) {
         let src = self.register(src);
-        self.plain(opcode::MOVD_STORE, Width::W128, src, 0, Rm::Reg(RAX.0));
-        self.asm.sign_extend(RAX, RAX);
+        if self.ops.storage == Storage::Long {
+            self.plain(opcode::MOVQ_TO_GPR, Width::W128, src, 0, Rm::Reg(RAX.0));
+        } else {
+            self.plain(opcode::MOVD_STORE, Width::W128, src, 0, Rm::Reg(RAX.0));
+            self.asm.sign_extend(RAX, RAX);
+        }
         self.set_int(dst, Rm::Reg(RAX.0));
     }
 
@@ -34,7 +39,7 @@ impl Emitter<'_> {
             if self.code.classes[mask.0 as usize] == RegClass::Mask {
                 self.plain(opcode::KMOVW_STORE, Width::W128, reg, 0, Rm::Mem(to));
             } else {
-                self.plain(opcode::MOVMSKPS, Width::W256, RAX.0, 0, Rm::Reg(reg));
+                self.plain(self.ops.signs, Width::W256, RAX.0, 0, Rm::Reg(reg));
                 self.asm.store(to, RAX);
             }
             if !it.stores {

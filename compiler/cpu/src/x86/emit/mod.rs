@@ -17,8 +17,10 @@ use super::encode::{
 use super::inst::{
     Argument, Inst, MachineFunction, MemBase, MemOperand, RegClass, StackSlot, VirtReg,
 };
+use super::lane_ops::LaneOps;
 use super::regalloc::{Assignment, Location};
 use super::registers::{ALLOCATABLE_GPRS, N_CALLER_SAVED};
+use crate::vector::Simd;
 use tvmtune_ir::target::Isa;
 
 const TABLE_AT: i32 = 0;
@@ -46,6 +48,7 @@ struct Emitter<'a> {
     code: &'a MachineFunction,
     assignment: &'a Assignment,
     isa: Isa,
+    ops: &'static LaneOps,
     /// Offset of each stack slot from `rsp`, in bytes.
     stack_offsets: Vec<i32>,
     /// Location of each virtual register at this point.
@@ -57,7 +60,12 @@ struct Emitter<'a> {
     open: Vec<OpenLabels>,
 }
 
-pub(super) fn emit(asm: &mut Assembler, code: &MachineFunction, assignment: &Assignment, isa: Isa) {
+pub(super) fn emit(
+    asm: &mut Assembler,
+    code: &MachineFunction,
+    assignment: &Assignment,
+    simd: Simd,
+) {
     let mut size = SPILLS_AT + assignment.frame_bytes;
     let mut stack_offsets = Vec::with_capacity(code.frame.len());
     for bytes in &code.frame {
@@ -69,7 +77,8 @@ pub(super) fn emit(asm: &mut Assembler, code: &MachineFunction, assignment: &Ass
         asm,
         code,
         assignment,
-        isa,
+        isa: simd.isa,
+        ops: LaneOps::of(simd.width),
         stack_offsets,
         locations: vec![None; code.classes.len()],
         assigned: 0,

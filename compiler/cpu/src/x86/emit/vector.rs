@@ -95,25 +95,22 @@ impl Emitter<'_> {
         let [a, b, c] = sources.map(|it| self.operand(&it));
         let dst = self.target_register(dst);
         let width = self.width();
+        let [by_132, by_213, by_231] = self.ops.fma;
         let (op, other, rm) = match (a, b, c) {
-            (Rm::Reg(a), Rm::Reg(b), Rm::Reg(c)) if dst == a && dst != c => {
-                (opcode::FMADD213PS, b, Rm::Reg(c))
-            }
-            (Rm::Reg(a), Rm::Reg(b), Rm::Reg(c)) if dst == b && dst != c => {
-                (opcode::FMADD213PS, a, Rm::Reg(c))
-            }
+            (Rm::Reg(a), Rm::Reg(b), Rm::Reg(c)) if dst == a && dst != c => (by_213, b, Rm::Reg(c)),
+            (Rm::Reg(a), Rm::Reg(b), Rm::Reg(c)) if dst == b && dst != c => (by_213, a, Rm::Reg(c)),
             (Rm::Reg(a), factor, Rm::Reg(c)) | (factor, Rm::Reg(a), Rm::Reg(c)) => {
                 if dst == a && dst != c {
-                    (opcode::FMADD132PS, c, factor)
+                    (by_132, c, factor)
                 } else {
                     self.copy_vector(dst, c);
-                    (opcode::FMADD231PS, a, factor)
+                    (by_231, a, factor)
                 }
             }
             (Rm::Reg(a), Rm::Reg(b), sum) => {
                 let (mine, other) = if dst == b { (b, a) } else { (a, b) };
                 self.copy_vector(dst, mine);
-                (opcode::FMADD213PS, other, sum)
+                (by_213, other, sum)
             }
             _ => unreachable!("at most one source is in memory"),
         };
@@ -139,18 +136,18 @@ impl Emitter<'_> {
     }
 
     pub(super) fn splat(&mut self, dst: VirtReg, src: VirtReg) {
-        let (dst, width) = (self.target_register(dst), self.width());
+        let (dst, width, ops) = (self.target_register(dst), self.width(), self.ops);
         match self.source(src) {
             Location::Frame(at) => {
-                self.plain(opcode::PBROADCASTD, width, dst, 0, Rm::Mem(Self::spilled(at)));
+                self.plain(ops.splat, width, dst, 0, Rm::Mem(Self::spilled(at)));
             }
             Location::Register(at) => {
                 let src = Rm::Reg(ALLOCATABLE_GPRS[at as usize].0);
                 if self.isa == Isa::Avx512 {
-                    self.plain(opcode::PBROADCASTD_GPR, width, dst, 0, src);
+                    self.plain(ops.splat_int, width, dst, 0, src);
                 } else {
-                    self.plain(opcode::MOVD, Width::W128, dst, 0, src);
-                    self.plain(opcode::PBROADCASTD, width, dst, 0, Rm::Reg(dst));
+                    self.plain(ops.insert_int, Width::W128, dst, 0, src);
+                    self.plain(ops.splat, width, dst, 0, Rm::Reg(dst));
                 }
             }
         }
@@ -160,7 +157,7 @@ impl Emitter<'_> {
         self.load_table();
         let dst = self.target_register(dst);
         let from = Rm::Mem(Mem::at(RAX, 8 * entry as i32));
-        self.plain(opcode::BROADCASTSS, self.width(), dst, 0, from);
+        self.plain(self.ops.broadcast, self.width(), dst, 0, from);
     }
 
     pub(super) fn mask_bits(&mut self, dst: VirtReg, bits: u16) {

@@ -6,6 +6,7 @@ use super::super::opcode::{self, Opcode};
 use super::memory::Element;
 use super::{PhaseConstant, Selector};
 use crate::vector::{Count, LaneStride, Mask, Storage, Value, VectorBinary, VectorCompare};
+use tvmtune_math::lane::Width as LaneWidth;
 
 /// Returns the immediate of `vcmpps` or `vpcmpd` for a comparison, with operands swapped or not.
 fn predicate(op: VectorCompare, swapped: bool) -> u8 {
@@ -57,8 +58,8 @@ impl Selector<'_> {
                 let (x, y) = if swap { (y, x) } else { (x, y) };
                 let (a, b) = self.sources(x, y);
                 let opcode = match op {
-                    VectorCompare::LtI | VectorCompare::EqI => opcode::PCMPD,
-                    _ => opcode::CMPPS,
+                    VectorCompare::LtI | VectorCompare::EqI => self.ops.compare,
+                    _ => self.ops.compare_f,
                 };
                 let (inst, imm) = (self.inst(opcode, dst, b), Some(predicate(*op, swap)));
                 self.push(Inst::Vector(VectorInst { a: Some(a), imm, ..inst }));
@@ -93,12 +94,12 @@ impl Selector<'_> {
     ) {
         let bytes = self.new_vector();
         self.load(element, (lanes, Storage::U8), mask, bytes);
-        self.binary(opcode::PTESTMD, dst, bytes, Operand::Reg(bytes));
+        self.binary(self.ops.test, dst, bytes, Operand::Reg(bytes));
     }
 
     fn condition_of_vector(&mut self, value: &Value, dst: VirtReg) {
         let vector = self.vector(value);
-        self.unary(opcode::PMOVD2M, dst, Operand::Reg(vector));
+        self.unary(self.ops.mask_of, dst, Operand::Reg(vector));
     }
 
     /// Selects a comparison into a vector; AVX2 only.
@@ -114,15 +115,15 @@ impl Selector<'_> {
             VectorCompare::LtI => {
                 // Only "greater than" exists.
                 let (a, b) = self.sources(y, x);
-                self.binary(opcode::PCMPGTD, dst, a, b);
+                self.binary(self.ops.greater, dst, a, b);
             }
             VectorCompare::EqI => {
                 let (a, b) = if swap { self.sources(y, x) } else { self.sources(x, y) };
-                self.binary(opcode::PCMPEQD, dst, a, b);
+                self.binary(self.ops.equal, dst, a, b);
             }
             _ => {
                 let (a, b) = if swap { self.sources(y, x) } else { self.sources(x, y) };
-                let inst = self.inst(opcode::CMPPS, dst, b);
+                let inst = self.inst(self.ops.compare_f, dst, b);
                 let imm = Some(predicate(op, swap));
                 self.push(Inst::Vector(VectorInst { a: Some(a), imm, ..inst }));
             }
@@ -131,7 +132,7 @@ impl Selector<'_> {
 
     /// Selects a mask into a register; `None` if all lanes are active.
     pub(super) fn lane_mask(&mut self, mask: Option<&Mask>) -> Option<VirtReg> {
-        Some(match mask.filter(|it| is_partial(Some(it), self.isa))? {
+        Some(match mask.filter(|it| is_partial(Some(it), self.simd))? {
             Mask::First(count) => self.phase_constant(PhaseConstant::First(*count)),
             Mask::Where(value) if self.is_avx512() => self.condition(value),
             Mask::Where(value) => self.vector(value),
@@ -146,7 +147,7 @@ impl Selector<'_> {
             (Some(mask), false) => self.unary(opcode::MOVAPS, dst, Operand::Reg(mask)),
             (None, true) => self.push(Inst::MaskBits { dst, bits: u16::MAX }),
             (None, false) => {
-                let all = MemOperand::pool(self.constant_lanes(|_| u32::MAX));
+                let all = MemOperand::pool(self.constant_lanes(|_| -1));
                 self.unary(opcode::MOVUPS, dst, Operand::Mem(all));
             }
         }
@@ -159,7 +160,7 @@ impl Selector<'_> {
                 self.push(Inst::MaskBits { dst, bits: ((1_u32 << n) - 1) as u16 });
             }
             Count::Const(n) => {
-                let first = |lane: u32| if i64::from(lane) < n { u32::MAX } else { 0 };
+                let first = |lane: i64| if lane < n { -1 } else { 0 };
                 let place = MemOperand::pool(self.constant_lanes(first));
                 self.unary(opcode::MOVUPS, dst, Operand::Mem(place));
             }
@@ -169,11 +170,11 @@ impl Selector<'_> {
                 self.push(Inst::Splat { dst: n, src });
                 let lanes = Operand::Mem(MemOperand::pool(self.constant_lanes(|lane| lane)));
                 if self.is_avx512() {
-                    let inst = self.inst(opcode::PCMPD, dst, lanes);
+                    let inst = self.inst(self.ops.compare, dst, lanes);
                     // Not less or equal: `n > lane`.
                     self.push(Inst::Vector(VectorInst { a: Some(n), imm: Some(6), ..inst }));
                 } else {
-                    self.binary(opcode::PCMPGTD, dst, n, lanes);
+                    self.binary(self.ops.greater, dst, n, lanes);
                 }
             }
         }
@@ -183,14 +184,19 @@ impl Selector<'_> {
     pub(super) fn multiples(&mut self, count: Count, dst: VirtReg) {
         match self.count(count) {
             IntOperand::Const(step) => {
-                let lanes = self.constant_lanes(|lane| (i64::from(lane) * step) as u32);
+                let lanes = self.constant_lanes(|lane| lane * step);
                 self.unary(opcode::MOVUPS, dst, Operand::Mem(MemOperand::pool(lanes)));
             }
             IntOperand::Reg(src) => {
                 let step = self.new_vector();
                 self.push(Inst::Splat { dst: step, src });
                 let lanes = Operand::Mem(MemOperand::pool(self.constant_lanes(|lane| lane)));
-                self.binary(opcode::PMULLD, dst, step, lanes);
+                // Offsets of lanes fit 31 bits.
+                let multiply = match self.simd.width {
+                    LaneWidth::Bits32 => opcode::PMULLD,
+                    LaneWidth::Bits64 => opcode::PMULDQ,
+                };
+                self.binary(multiply, dst, step, lanes);
             }
         }
     }

@@ -3,6 +3,7 @@
 //! Accesses without an instruction are scalarized through a stack slot: strided accesses of less than
 //! a word, masked ones and scatters on AVX2. They do not touch memory of lanes that are masked off.
 
+use super::super::encode::Width;
 use super::super::induction::{
     canonical_lanes, is_gather, is_scatter, loads_every_other, loads_reversed,
 };
@@ -10,7 +11,6 @@ use super::super::inst::{
     Inst, LaneCopy, LaneMask, MemOperand, Operand, StackSlot, VectorInst, VirtReg,
 };
 use super::super::opcode;
-use super::convert::Narrow;
 use super::{PhaseConstant, Selector};
 use crate::vector::{Address, Count, LaneStride, Mask, Storage, Value};
 
@@ -31,24 +31,25 @@ impl Selector<'_> {
     ) {
         let mask = self.lane_mask(mask);
         let is_at_address = element.index.is_none();
+        let is_of_lanes = storage == self.ops.storage;
         match (canonical_lanes(lanes, storage), mask) {
             (LaneStride::Uniform, None) => {
                 let place = self.element_operand(element, storage);
                 self.load_uniform(place, storage, dst);
             }
-            (LaneStride::Uniform, Some(mask)) if self.is_avx512() && storage == Storage::Word => {
+            (LaneStride::Uniform, Some(mask)) if self.is_avx512() && is_of_lanes => {
                 let b = Operand::Mem(self.element_operand(element, storage));
-                self.masked(opcode::BROADCASTSS, dst, b, mask);
+                self.masked(self.ops.broadcast, dst, b, mask);
             }
             (LaneStride::Contiguous, mask) if self.is_avx512() || mask.is_none() => {
                 let place = self.element_operand(element, storage);
                 self.load_packed(place, storage, mask, dst);
             }
-            (LaneStride::Contiguous, Some(mask)) if storage == Storage::Word => {
+            (LaneStride::Contiguous, Some(mask)) if is_of_lanes => {
                 let b = Operand::Mem(self.element_operand(element, storage));
-                self.binary(opcode::MASKMOVPS, dst, mask, b);
+                self.binary(self.ops.masked_load, dst, mask, b);
             }
-            (lanes, mask) if loads_every_other(self.isa, lanes, storage, mask.is_some()) => {
+            (lanes, mask) if loads_every_other(self.simd.isa, lanes, storage, mask.is_some()) => {
                 let place = self.mem_operand(element.address);
                 if self.is_avx512() {
                     self.load_every_other(place, mask, dst);
@@ -61,7 +62,7 @@ impl Selector<'_> {
                 self.load_reversed(last, dst);
             }
             (lanes, mask)
-                if is_at_address && is_gather(self.isa, lanes, storage, mask.is_some()) =>
+                if is_at_address && is_gather(self.simd, lanes, storage, mask.is_some()) =>
             {
                 let step = step_of(lanes, storage);
                 let index = self.phase_constant(PhaseConstant::Strided(step));
@@ -92,7 +93,7 @@ impl Selector<'_> {
 
     /// Loads a vector of words that ends with that one, and reverses it.
     fn load_reversed(&mut self, last: MemOperand, dst: VirtReg) {
-        let first = MemOperand { disp: last.disp - 4 * (self.isa.lanes() as i32 - 1), ..last };
+        let first = MemOperand { disp: last.disp - 4 * (self.simd.lanes() as i32 - 1), ..last };
         let swapped = self.new_vector();
         if self.is_avx512() {
             let quarters = self.new_vector();
@@ -108,7 +109,7 @@ impl Selector<'_> {
 
     /// Loads every other word by two loads and a permutation; AVX-512 only.
     fn load_every_other(&mut self, low: MemOperand, mask: Option<VirtReg>, dst: VirtReg) {
-        let lanes = self.isa.lanes();
+        let lanes = self.simd.isa.lanes();
         // The second load ends with the last word that is needed, so it begins with an odd one.
         let high = MemOperand { disp: low.disp + 4 * (lanes as i32 - 1), ..low };
         let number = |lane| if 2 * lane < lanes { 2 * lane } else { 2 * lane + 1 };
@@ -138,7 +139,7 @@ impl Selector<'_> {
     fn mask_every_other(&mut self, lanes: VirtReg, start: u32) -> VirtReg {
         let spread = self.permute(|word| (start + word) / 2, lanes, Operand::Reg(lanes));
         let is_even = |word: u32| if (start + word).is_multiple_of(2) { u32::MAX } else { 0 };
-        let evens = Operand::Mem(MemOperand::pool(self.constant_lanes(is_even)));
+        let evens = Operand::Mem(MemOperand::pool(self.constant_words(is_even)));
         let mask = self.new_mask();
         self.binary(opcode::PTESTMD, mask, spread, evens);
         mask
@@ -147,7 +148,7 @@ impl Selector<'_> {
     /// Permutes the elements of two vectors: lane `n` is element `number(n)`; AVX-512 only.
     fn permute(&mut self, number: impl Fn(u32) -> u32, first: VirtReg, second: Operand) -> VirtReg {
         let picked = self.new_vector();
-        let numbers = MemOperand::pool(self.constant_lanes(number));
+        let numbers = MemOperand::pool(self.constant_words(number));
         self.unary(opcode::MOVUPS, picked, Operand::Mem(numbers));
         let inst = self.inst(opcode::PERMI2PS, picked, second);
         self.push(Inst::Vector(VectorInst { updates: true, a: Some(first), ..inst }));
@@ -156,7 +157,7 @@ impl Selector<'_> {
 
     /// Loads every other word by two loads and shuffles; AVX2 only.
     fn shuffle_every_other(&mut self, low: MemOperand, dst: VirtReg) {
-        let high = MemOperand { disp: low.disp + 4 * (self.isa.lanes() as i32 - 1), ..low };
+        let high = MemOperand { disp: low.disp + 4 * (self.simd.lanes() as i32 - 1), ..low };
         let first = self.new_vector();
         self.unary(opcode::MOVUPS, first, Operand::Mem(low));
         // In each half the words 0 and 2 of the lower vector and 1 and 3 of the upper one, and then
@@ -173,7 +174,7 @@ impl Selector<'_> {
         let spent = self.clobbered_mask(mask);
         let gathered = self.new_vector();
         self.push(Inst::Zero { dst: gathered });
-        let inst = self.inst(opcode::GATHERDPS, gathered, Operand::Mem(place));
+        let inst = self.inst(self.ops.gather, gathered, Operand::Mem(place));
         let (a, mask) = if self.is_avx512() { (None, Some(spent)) } else { (Some(spent), None) };
         self.push(Inst::Vector(VectorInst { updates: true, a, mask, ..inst }));
         self.unary(opcode::MOVAPS, dst, Operand::Reg(gathered));
@@ -189,34 +190,27 @@ impl Selector<'_> {
     ) {
         let value = self.vector(value);
         let mask = self.lane_mask(mask);
+        let is_of_lanes = storage == self.ops.storage;
         match (canonical_lanes(lanes, storage), mask) {
             (LaneStride::Contiguous, mask) if self.is_avx512() || mask.is_none() => {
                 let place = self.mem_operand(address);
                 self.store_packed(place, storage, mask, value);
             }
-            (LaneStride::Contiguous, mask) if storage == Storage::Word => {
-                let inst = VectorInst::new(opcode::MASKMOVPS_STORE, self.width());
+            (LaneStride::Contiguous, mask) if is_of_lanes => {
+                let inst = VectorInst::new(self.ops.masked_store, self.width());
                 let (a, b) = (Some(value), Some(Operand::Mem(self.mem_operand(address))));
                 self.push(Inst::Vector(VectorInst { a, b, c: mask, ..inst }));
             }
-            (LaneStride::Uniform, mask)
-                if storage == Storage::Word && (self.is_avx512() || mask.is_none()) =>
-            {
+            (LaneStride::Uniform, mask) if is_of_lanes && (self.is_avx512() || mask.is_none()) => {
                 let place = self.mem_operand(address);
-                self.store_masked(
-                    opcode::MOVSS_STORE,
-                    place,
-                    mask,
-                    value,
-                    self.narrower(Narrow::Bits8),
-                );
+                self.store_masked(self.ops.store_first, place, mask, value, Width::W128);
             }
-            (LaneStride::Strided(step), mask) if is_scatter(self.isa, lanes, storage) => {
+            (LaneStride::Strided(step), mask) if is_scatter(self.simd, lanes, storage) => {
                 let index = self.phase_constant(PhaseConstant::Strided(step));
                 let spent = self.clobbered_mask(mask);
                 let place = self.gather_operand(address, (index, 1));
                 let width = self.width();
-                self.store_masked(opcode::SCATTERDPS, place, Some(spent), value, width);
+                self.store_masked(self.ops.scatter, place, Some(spent), value, width);
             }
             (lanes, mask) => {
                 let (packed, _) = self.copy_slots();
@@ -245,7 +239,7 @@ impl Selector<'_> {
         stores: bool,
     ) -> StackSlot {
         let (packed, bits) = self.copy_slots();
-        let n = if stores && lanes == LaneStride::Uniform { 1 } else { self.isa.lanes() };
+        let n = if stores && lanes == LaneStride::Uniform { 1 } else { self.simd.lanes() as u32 };
         let copy = LaneCopy {
             packed,
             strided,

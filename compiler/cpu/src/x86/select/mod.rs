@@ -13,6 +13,7 @@
 //! - Phase-invariant values are computed once, before the first task.
 
 mod convert;
+mod long;
 mod mask;
 mod memory;
 mod pointer;
@@ -26,10 +27,14 @@ use super::induction::{ActiveVars, InductionPlan, Trips};
 use super::inst::{
     Argument, Inst, IntOperand, MachineFunction, Operand, RegClass, StackSlot, VectorInst, VirtReg,
 };
-use super::opcode::{self, Opcode};
-use crate::vector::{Count, DivOp, EntryId, Linear, Mask, Phase, Reg, Stmt, Value, VectorCode};
+use super::lane_ops::LaneOps;
+use super::opcode::Opcode;
+use crate::vector::{
+    Count, DivOp, EntryId, Linear, Mask, Phase, Reg, Simd, Stmt, Value, VectorCode, int_bits,
+};
 use tvmtune_ir::poly::VarId;
 use tvmtune_ir::target::Isa;
+use tvmtune_math::lane::Width as LaneWidth;
 
 /// A phase-invariant value, computed before the first task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -48,7 +53,8 @@ enum PhaseConstant {
 
 /// See the [module documentation](self).
 struct Selector<'a> {
-    isa: Isa,
+    simd: Simd,
+    ops: &'static LaneOps,
     code: MachineFunction,
     constants: &'a mut Constants,
     /// Instructions before the first task.
@@ -71,10 +77,11 @@ pub(super) fn select(
     constants: &mut Constants,
 ) -> MachineFunction {
     let grid = Grid::of(phase);
-    let plan = InductionPlan::new(kernel.isa, grid.task, &grid.lets, &phase.body);
+    let plan = InductionPlan::new(kernel.simd(), grid.task, &grid.lets, &phase.body);
     let classes = vec![RegClass::Vector; kernel.n_regs as usize];
     let mut select = Selector {
-        isa: kernel.isa,
+        simd: kernel.simd(),
+        ops: LaneOps::of(kernel.width),
         code: MachineFunction { insts: Vec::new(), classes, frame: Vec::new() },
         constants,
         prologue: Vec::new(),
@@ -145,16 +152,30 @@ impl Selector<'_> {
     }
 
     fn is_avx512(&self) -> bool {
-        self.isa == Isa::Avx512
+        self.simd.isa == Isa::Avx512
     }
 
     fn width(&self) -> Width {
         if self.is_avx512() { Width::W512 } else { Width::W256 }
     }
 
-    /// A vector of constants, one for each lane.
-    fn constant_lanes(&mut self, lane: impl Fn(u32) -> u32) -> u32 {
-        let words: Vec<u32> = (0..self.isa.lanes()).map(lane).collect();
+    /// A vector of constants, an integer for each lane.
+    fn constant_lanes(&mut self, lane: impl Fn(i64) -> i64) -> u32 {
+        let width = self.simd.width;
+        let lanes = (0..self.simd.lanes()).map(|it| int_bits(lane(it), width));
+        let words: Vec<u32> = lanes.flat_map(|it| words_of(it, width)).collect();
+        self.constants.intern(&words)
+    }
+
+    /// A constant of one lane.
+    fn constant_lane(&mut self, bits: u64) -> u32 {
+        let words: Vec<u32> = words_of(bits, self.simd.width).collect();
+        self.constants.intern(&words)
+    }
+
+    /// A vector of constant words, whatever the width of lanes.
+    fn constant_words(&mut self, word: impl Fn(u32) -> u32) -> u32 {
+        let words: Vec<u32> = (0..self.simd.isa.lanes()).map(word).collect();
         self.constants.intern(&words)
     }
 
@@ -296,8 +317,17 @@ impl Selector<'_> {
         if self.is_avx512() {
             self.masked_move(dst, b, mask, true);
         } else {
-            let inst = self.inst(opcode::BLENDVPS, dst, b);
+            let inst = self.inst(self.ops.blend, dst, b);
             self.push(Inst::Vector(VectorInst { a: Some(dst), c: Some(mask), ..inst }));
         }
     }
+}
+
+/// Returns the words of a lane, low one first.
+fn words_of(bits: u64, width: LaneWidth) -> impl Iterator<Item = u32> {
+    let n = match width {
+        LaneWidth::Bits32 => 1,
+        LaneWidth::Bits64 => 2,
+    };
+    [bits as u32, (bits >> 32) as u32].into_iter().take(n)
 }

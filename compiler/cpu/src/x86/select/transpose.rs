@@ -119,7 +119,7 @@ impl Selector<'_> {
         let rows = self.rows(place, found.stride);
         // Each 128-bit lane of a collected vector is a row: of vector `n`, rows `n`, `n + 4`, ...
         let mut collected = [VirtReg(0); N_VECTORS];
-        for row in 0..self.isa.lanes() as usize {
+        for row in 0..self.simd.isa.lanes() as usize {
             let b = Some(Operand::Mem(self.row(&rows, row)));
             let dst = self.new_vector();
             let last = &mut collected[row % N_VECTORS];
@@ -148,7 +148,7 @@ impl Selector<'_> {
         // In each 128-bit lane, `low` has the first words of both, and `high` the others.
         for half in 0..2 {
             let dst = self.new_vector();
-            match self.isa {
+            match self.simd.isa {
                 Isa::Avx512 => {
                     let pairs = self.new_vector();
                     let lanes = if half == 0 { 0b01_00_01_00 } else { 0b11_10_11_10 };
@@ -160,7 +160,7 @@ impl Selector<'_> {
                     self.shuffle(opcode::PERM2F128, dst, [low, high], lanes);
                 }
             }
-            let disp = place.disp + half * self.isa.lanes() as i32 * 4;
+            let disp = place.disp + half * self.simd.isa.lanes() as i32 * 4;
             let b = Some(Operand::Mem(MemOperand { disp, ..place }));
             let inst = VectorInst::new(opcode::MOVUPS_STORE, self.width());
             self.push(Inst::Vector(VectorInst { a: Some(dst), b, ..inst }));
@@ -178,10 +178,10 @@ impl Selector<'_> {
         let [a, b, c] = found.vectors.map(|it| self.vector(it));
         let place = self.strided_operand(found.address, found.stride);
         let rows = self.rows(place, found.stride);
-        let n_rows = self.isa.lanes() as usize - 1;
+        let n_rows = self.simd.isa.lanes() as usize - 1;
         let collected = self.store_rows([a, b, c, c], &rows, n_rows);
         let last = self.new_vector();
-        match self.isa {
+        match self.simd.isa {
             Isa::Avx512 => self.shuffle(opcode::SHUFF32X4, last, [collected[3]; 2], 0b11_11_11_11),
             _ => self.shuffle(opcode::PERM2F128, last, [collected[3]; 2], 0x11),
         }
@@ -200,12 +200,12 @@ impl Selector<'_> {
         let values = found.vectors.map(|it| self.vector(it));
         let place = self.strided_operand(found.address, found.stride);
         let rows = self.rows(place, found.stride);
-        self.store_rows(values, &rows, self.isa.lanes() as usize);
+        self.store_rows(values, &rows, self.simd.isa.lanes() as usize);
     }
 
     /// Returns the place of the first word of strided stores.
     fn strided_operand(&mut self, address: &Address, stride: Count) -> MemOperand {
-        match is_scatter(self.isa, LaneStride::Strided(stride), Storage::Word) {
+        match is_scatter(self.simd, LaneStride::Strided(stride), Storage::Word) {
             true => self.unindexed_operand(address),
             false => self.mem_operand(address),
         }
@@ -238,7 +238,7 @@ impl Selector<'_> {
     /// Begins a walk over the rows, the first of which is at `place`.
     fn rows(&mut self, place: MemOperand, stride: Count) -> Rows {
         let stride = self.count(stride);
-        let reach = |step: i64| step.unsigned_abs().saturating_mul(self.isa.lanes().into());
+        let reach = |step: i64| step.unsigned_abs().saturating_mul(self.simd.isa.lanes().into());
         match (stride, place.base) {
             (IntOperand::Const(step), _) if reach(step) <= MAX_DISPLACEMENT => {
                 Rows { place, step: step as i32, advance: None }

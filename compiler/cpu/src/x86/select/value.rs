@@ -3,14 +3,13 @@
 //! Loads and splats are folded into memory operands. Of two sources, the one with the greater
 //! Sethi-Ullman number is evaluated first (Sethi and Ullman, 1970).
 
-use super::super::encode::Width;
 use super::super::inst::{Inst, IntOperand, MemOperand, Operand, VectorInst, VirtReg};
+use super::super::lane_ops::LaneOps;
 use super::super::opcode::{self, Form, Opcode};
-use super::convert::Narrow;
 use super::memory::Element;
 use super::{PhaseConstant, Selector};
-use crate::vector::{LaneStride, Linear, Storage, Value, VectorBinary, VectorUnary};
-use tvmtune_ir::target::Isa;
+use crate::vector::{LaneStride, Linear, Value, VectorBinary, VectorUnary};
+use tvmtune_math::lane::Width as LaneWidth;
 
 /// Recursion limit of [`register_need`], which would else make selection quadratic.
 const DEPTH: u32 = 6;
@@ -43,30 +42,26 @@ fn evaluates_first(a: &Value, b: &Value) -> bool {
 }
 
 /// Returns the instruction of an operation, which the instruction set must have.
-fn opcode_of(isa: Isa, op: VectorBinary) -> Opcode {
-    debug_assert!(
-        op != VectorBinary::ScaleF || isa.scales(),
-        "lowered for another instruction set"
-    );
+fn opcode_of(ops: &LaneOps, op: VectorBinary) -> Opcode {
     match op {
-        VectorBinary::AddF => opcode::ADDPS,
-        VectorBinary::SubF => opcode::SUBPS,
-        VectorBinary::MulF => opcode::MULPS,
-        VectorBinary::DivF => opcode::DIVPS,
+        VectorBinary::AddF => ops.add_f,
+        VectorBinary::SubF => ops.sub_f,
+        VectorBinary::MulF => ops.mul_f,
+        VectorBinary::DivF => ops.div_f,
         VectorBinary::ScaleF => opcode::SCALEFPS,
-        VectorBinary::MinF => opcode::MINPS,
-        VectorBinary::MaxF => opcode::MAXPS,
-        VectorBinary::AddI => opcode::PADDD,
-        VectorBinary::SubI => opcode::PSUBD,
-        VectorBinary::MulI => opcode::PMULLD,
-        VectorBinary::MinI => opcode::PMINSD,
-        VectorBinary::MaxI => opcode::PMAXSD,
-        VectorBinary::And => opcode::PAND,
-        VectorBinary::Or => opcode::POR,
-        VectorBinary::Xor => opcode::PXOR,
-        VectorBinary::ShiftLeftBy => opcode::PSLLVD,
-        VectorBinary::ShiftRightBy => opcode::PSRLVD,
-        VectorBinary::ShiftRightSignedBy => opcode::PSRAVD,
+        VectorBinary::MinF => ops.min_f,
+        VectorBinary::MaxF => ops.max_f,
+        VectorBinary::AddI => ops.add,
+        VectorBinary::SubI => ops.sub,
+        VectorBinary::MulI => ops.mul,
+        VectorBinary::MinI => ops.min,
+        VectorBinary::MaxI => ops.max,
+        VectorBinary::And => ops.and,
+        VectorBinary::Or => ops.or,
+        VectorBinary::Xor => ops.xor,
+        VectorBinary::ShiftLeftBy => ops.shift_left_by,
+        VectorBinary::ShiftRightBy => ops.shift_right_by,
+        VectorBinary::ShiftRightSignedBy => ops.shift_right_signed_by,
     }
 }
 
@@ -91,11 +86,13 @@ impl Selector<'_> {
     pub(super) fn folds(&self, value: &Value) -> bool {
         match value {
             Value::Splat(_) => true,
-            Value::Load { lanes, storage: Storage::Word, mask: None, .. } => match lanes {
-                LaneStride::Contiguous => true,
-                LaneStride::Uniform => self.is_avx512(),
-                LaneStride::Strided(_) => false,
-            },
+            Value::Load { lanes, storage, mask: None, .. } if *storage == self.ops.storage => {
+                match lanes {
+                    LaneStride::Contiguous => true,
+                    LaneStride::Uniform => self.is_avx512(),
+                    LaneStride::Strided(_) => false,
+                }
+            }
             _ => false,
         }
     }
@@ -104,9 +101,11 @@ impl Selector<'_> {
     pub(super) fn operand(&mut self, value: &Value) -> Operand {
         match value {
             Value::Splat(bits) if self.is_avx512() => {
-                Operand::Broadcast(MemOperand::pool(self.constants.intern(&[*bits])))
+                Operand::Broadcast(MemOperand::pool(self.constant_lane(*bits)))
             }
-            Value::Splat(bits) => Operand::Mem(MemOperand::pool(self.constant_lanes(|_| *bits))),
+            Value::Splat(bits) => {
+                Operand::Mem(MemOperand::pool(self.constant_lanes(|_| bits.cast_signed())))
+            }
             Value::Load { address, lanes, .. } if self.folds(value) => {
                 let place = self.mem_operand(address);
                 match lanes {
@@ -146,14 +145,14 @@ impl Selector<'_> {
     pub(super) fn into(&mut self, value: &Value, dst: VirtReg) {
         if self.is_avx512() && self.is_condition(value) {
             let mask = self.condition(value);
-            self.unary(opcode::PMOVM2D, dst, Operand::Reg(mask));
+            self.unary(self.ops.expand_mask, dst, Operand::Reg(mask));
             return;
         }
         match value {
             Value::Splat(0) => self.push(Inst::Zero { dst }),
             Value::Splat(bits) => {
-                let place = MemOperand::pool(self.constants.intern(&[*bits]));
-                self.unary(opcode::BROADCASTSS, dst, Operand::Mem(place));
+                let place = MemOperand::pool(self.constant_lane(*bits));
+                self.unary(self.ops.broadcast, dst, Operand::Mem(place));
             }
             Value::Reg(_) | Value::Scalar(_) => {
                 let b = Operand::Reg(self.vector(value));
@@ -170,7 +169,7 @@ impl Selector<'_> {
             Value::Gather { address, index, mask, .. } => {
                 let index = self.vector(index);
                 let mask = self.lane_mask(mask.as_ref());
-                let place = self.gather_operand(address, (index, 4));
+                let place = self.gather_operand(address, (index, self.ops.storage.bytes() as u8));
                 self.gather(place, mask, dst);
             }
             Value::Index { base, step } => self.index(base, *step, dst),
@@ -186,17 +185,28 @@ impl Selector<'_> {
     }
 
     fn unary_value(&mut self, op: VectorUnary, x: &Value, dst: VirtReg) {
+        let ops = self.ops;
         let (op, imm) = match op {
-            VectorUnary::SqrtF => (opcode::SQRTPS, None),
-            VectorUnary::IntToFloat => (opcode::CVTDQ2PS, None),
-            VectorUnary::FloatToInt => (opcode::CVTTPS2DQ, None),
+            VectorUnary::SqrtF => (ops.sqrt, None),
+            VectorUnary::IntToFloat => (ops.int_to_float, None),
+            VectorUnary::FloatToInt => (ops.float_to_int, None),
             // Bit 3 keeps the inexact exception quiet.
-            VectorUnary::RoundF => (opcode::ROUNDPS, Some(8)),
-            VectorUnary::FloorF => (opcode::ROUNDPS, Some(9)),
-            VectorUnary::CeilF => (opcode::ROUNDPS, Some(10)),
-            VectorUnary::ShiftLeft(by) => (opcode::PSLLD, Some(by)),
-            VectorUnary::ShiftRight(by) => (opcode::PSRLD, Some(by)),
-            VectorUnary::ShiftRightSigned(by) => (opcode::PSRAD, Some(by)),
+            VectorUnary::RoundF => (ops.round, Some(8)),
+            VectorUnary::FloorF => (ops.round, Some(9)),
+            VectorUnary::CeilF => (ops.round, Some(10)),
+            VectorUnary::ShiftLeft(by) => (ops.shift_left, Some(by)),
+            VectorUnary::ShiftRight(by) => (ops.shift_right, Some(by)),
+            VectorUnary::ShiftRightSigned(by) => {
+                if self.lacks_long_integers() {
+                    let x = self.vector(x);
+                    return self.shift_right_long(x, by, dst);
+                }
+                (ops.shift_right_signed, Some(by))
+            }
+            VectorUnary::SingleF => {
+                let x = self.vector(x);
+                return self.single(x, dst);
+            }
         };
         let b = match op.form {
             Form::Vm(_) => Operand::Reg(self.vector(x)),
@@ -219,7 +229,15 @@ impl Selector<'_> {
             }
         }
         let (a, b) = self.sources(x, y);
-        self.binary(opcode_of(self.isa, op), dst, a, b);
+        self.combine(op, dst, a, b);
+    }
+
+    /// `dst = op(a, b)`
+    fn combine(&mut self, op: VectorBinary, dst: VirtReg, a: VirtReg, b: Operand) {
+        if self.lacks_long_integers() && self.combine_long(op, dst, a, b) {
+            return;
+        }
+        self.binary(opcode_of(self.ops, op), dst, a, b);
     }
 
     /// `dst = op(b)`, 0 in lanes masked off.
@@ -232,8 +250,8 @@ impl Selector<'_> {
     pub(super) fn masked_move(&mut self, dst: VirtReg, b: Operand, mask: VirtReg, merge: bool) {
         // A broadcasting move is another opcode.
         let (op, b) = match b {
-            Operand::Broadcast(place) => (opcode::BROADCASTSS, Operand::Mem(place)),
-            b => (opcode::MOVUPS, b),
+            Operand::Broadcast(place) => (self.ops.broadcast, Operand::Mem(place)),
+            b => (self.ops.load, b),
         };
         let inst = self.inst(op, dst, b);
         let inst = VectorInst { mask: Some(mask), updates: merge, zeroing: !merge, ..inst };
@@ -263,7 +281,7 @@ impl Selector<'_> {
         if !self.is_avx512() {
             let condition = self.vector(condition);
             let (a, b) = self.sources(otherwise, then);
-            let inst = self.inst(opcode::BLENDVPS, dst, b);
+            let inst = self.inst(self.ops.blend, dst, b);
             self.push(Inst::Vector(VectorInst { a: Some(a), c: Some(condition), ..inst }));
             return;
         }
@@ -274,7 +292,7 @@ impl Selector<'_> {
             return;
         }
         let (a, b) = self.sources(otherwise, then);
-        let inst = self.inst(opcode::BLENDMPS, dst, b);
+        let inst = self.inst(self.ops.blend_masked, dst, b);
         self.push(Inst::Vector(VectorInst { a: Some(a), mask: Some(mask), ..inst }));
     }
 
@@ -283,9 +301,14 @@ impl Selector<'_> {
         let avx512 = [(opcode::SHUFF32X4, 0x4e), (opcode::SHUFF32X4, 0xb1)];
         let avx2 = [(opcode::PERM2F128, 0x01)];
         let within = [(opcode::PERMILPS, 0x4e), (opcode::PERMILPS, 0xb1)];
+        // In lanes of 64 bits, 128 bits have no more than two.
+        let within = match self.simd.width {
+            LaneWidth::Bits32 => &within[..],
+            LaneWidth::Bits64 => &within[..1],
+        };
         let across: &[(Opcode, u8)] = if self.is_avx512() { &avx512 } else { &avx2 };
         let mut value = self.vector(x);
-        for (n, (shuffle, imm)) in across.iter().chain(&within).enumerate() {
+        for (n, (shuffle, imm)) in across.iter().chain(within).enumerate() {
             let other = self.new_vector();
             // Shuffles across 128-bit lanes take two sources: here the same one twice.
             let a = (n < across.len()).then_some(value);
@@ -293,30 +316,22 @@ impl Selector<'_> {
             self.push(Inst::Vector(VectorInst { a, imm: Some(*imm), ..inst }));
             let last = n + 1 == across.len() + within.len();
             let next = if last { dst } else { self.new_vector() };
-            self.binary(opcode_of(self.isa, op), next, value, Operand::Reg(other));
+            self.combine(op, next, value, Operand::Reg(other));
             value = next;
         }
     }
 
     fn index(&mut self, base: &Linear, step: i32, dst: VirtReg) {
-        let start = base.constant as u32;
-        let lanes = self.constant_lanes(|lane| start.wrapping_add(lane.wrapping_mul(step as u32)));
+        let (start, step) = (base.constant, i64::from(step));
+        let lanes = self.constant_lanes(|lane| start.wrapping_add(lane.wrapping_mul(step)));
         let lanes = Operand::Mem(MemOperand::pool(lanes));
         match self.linear(base) {
             IntOperand::Const(_) => self.unary(opcode::MOVUPS, dst, lanes),
             IntOperand::Reg(src) => {
                 let splat = self.new_vector();
                 self.push(Inst::Splat { dst: splat, src });
-                self.binary(opcode::PADDD, dst, splat, lanes);
+                self.binary(self.ops.add, dst, splat, lanes);
             }
-        }
-    }
-
-    /// Returns the width that holds a 16-bit or 8-bit element per lane.
-    pub(super) fn narrower(&self, element: Narrow) -> Width {
-        match (self.is_avx512(), element) {
-            (true, Narrow::Bits16) => Width::W256,
-            (true, Narrow::Bits8) | (false, _) => Width::W128,
         }
     }
 }

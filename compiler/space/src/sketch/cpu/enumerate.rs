@@ -110,7 +110,7 @@ fn variants_along(b: &Builder, anchor: StageId, vector: usize) -> Vec<TileVarian
     let row = row_axis(&accesses, &extents[..compute.n_spatial], vector);
     let operands: Vec<Operand> =
         accesses.iter().map(|it| Operand::new(it, vector, row, b.cpu().l1_bytes)).collect();
-    let tile = choose(b.cpu().isa, &operands, row.map_or(1, |it| extents[it]), extents[vector]);
+    let tile = choose(b.simd(), &operands, row.map_or(1, |it| extents[it]), extents[vector]);
     let sharing = Sharing::Any;
     let mut variant = TileVariant {
         vector,

@@ -14,8 +14,8 @@
 //! latencies: Fog, "Instruction tables".
 
 use crate::sketch::layout::WORD_BYTES;
+use tvmtune_cpu::vector::Simd;
 use tvmtune_ir::dag::access::Access;
-use tvmtune_ir::target::Isa;
 
 /// A tile of accumulators.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -99,12 +99,12 @@ pub(super) fn registers(rows: u64, vectors: u64, operands: &[Operand]) -> u64 {
 }
 
 /// Returns the fastest tile for axes of those extents, never longer than these.
-pub(super) fn choose(isa: Isa, operands: &[Operand], rows: u64, lanes: u64) -> RegisterTile {
-    let n_vectors = lanes.div_ceil(isa.lanes().into());
+pub(super) fn choose(simd: Simd, operands: &[Operand], rows: u64, lanes: u64) -> RegisterTile {
+    let n_vectors = lanes.div_ceil(simd.lanes().unsigned_abs());
     let mut best = RegisterTile { rows: 1, vectors: 1, cycles: f64::INFINITY };
     for vectors in 1..=n_vectors.min(MAX_TILE.1) {
         for tile_rows in 1..=rows.min(MAX_TILE.0) {
-            if registers(tile_rows, vectors, operands) > u64::from(isa.registers()) {
+            if registers(tile_rows, vectors, operands) > u64::from(simd.registers()) {
                 break;
             }
             let n_tiles = rows.div_ceil(tile_rows) * n_vectors.div_ceil(vectors);
@@ -143,6 +143,8 @@ fn gcd(a: u64, b: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tvmtune_cpu::vector::Width;
+    use tvmtune_ir::target::Isa;
 
     /// The operands of a product of matrices, of which so many rows of the first stay in the cache.
     fn operands(cached_rows: u64) -> [Operand; 2] {
@@ -152,14 +154,16 @@ mod tests {
 
     fn check(isa: Isa, rows: u64, lanes: u64, expected: (u64, u64)) {
         let operands = operands(u64::MAX);
-        let tile = choose(isa, &operands, rows, lanes);
+        let simd = Simd { isa, width: Width::Bits32 };
+        let tile = choose(simd, &operands, rows, lanes);
         assert_eq!((tile.rows, tile.vectors), expected, "{rows} x {lanes}");
         assert!(registers(tile.rows, tile.vectors, &operands) <= isa.registers().into());
     }
 
     #[test]
     fn rows_that_share_cache_sets_are_few() {
-        let tile = choose(Isa::Avx512, &operands(9), 1024, 1024);
+        let simd = Simd { isa: Isa::Avx512, width: Width::Bits32 };
+        let tile = choose(simd, &operands(9), 1024, 1024);
         assert_eq!((tile.rows, tile.vectors), (6, 4));
     }
 
