@@ -27,7 +27,6 @@ fn weigh(q: Tensor<f32, R, D>, k: Tensor<f32, R, D>, v: Tensor<f32, R, D>) -> Te
     compute(|r| sum(0..D, |d| q[[r, d]] * k[[r, d]] * v[[r, d]]))
 }
 
-/// Runs as portable code: there is no machine code for `f64`.
 #[autotune(dims(N = 1..=9, K = 3))]
 fn rows(x: Tensor<f64, N, K>, w: Weight<f64, K>) -> Tensor<f64, N> {
     compute(|n| sum(0..K, |k| x[[n, k]] * w[[k]]))
@@ -292,7 +291,7 @@ fn weights_are_made_of_tensors() {
         linear(&CPU, &x, w, &tensor(N), &mut y).unwrap();
         assert_eq!(elements::<f32>(&y.into_tensor()), expected);
     }
-    // By portable code as well.
+    // Of `f64` as well.
     let x = tensor((4, 3)).to_dtype(DType::F64).unwrap();
     let w = tensor((2, 3)).to_dtype(DType::F64).unwrap().get(1).unwrap();
     let expected = x.matmul(&w.unsqueeze(1).unwrap()).unwrap();

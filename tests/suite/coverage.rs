@@ -14,9 +14,6 @@ use tvmtune_ir::target::{Isa, Target};
 use tvmtune_schedule::nest;
 use tvmtune_space::default;
 
-/// Operators that are left to portable code.
-const PORTABLE: [&str; 2] = ["f64_exp", "matmul_f64"];
-
 /// A result as `reference.py` writes it: every `step`-th element.
 #[derive(Deserialize)]
 struct Expected {
@@ -142,14 +139,7 @@ fn operators_are_those_of_pytorch_by_reference_and_by_default_schedules() {
         for isa in [Isa::Avx2, Isa::Avx512] {
             let nest = nest::lower(&default::schedule(&dag, &Target::generic(isa)));
             let kernel = vector::lower(&nest, isa);
-            assert_eq!(
-                kernel.is_err(),
-                PORTABLE.contains(&reference.name.as_str()),
-                "{}: {:?}",
-                reference.name,
-                kernel.err()
-            );
-            let Ok(kernel) = kernel else { continue };
+            let kernel = kernel.unwrap_or_else(|it| panic!("{}: {it}", reference.name));
             assert_eq!(vector::verify::verify(&kernel), []);
             let got = tvmtune_cpu::interp::run(&kernel, &[], &inputs, &scalars, &expected).unwrap();
             for (got, expected) in got.iter().zip(&expected) {
