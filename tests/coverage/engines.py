@@ -79,12 +79,16 @@ def onnxruntime(operator, threads):
 
 
 def openvino(operator, threads):
+    """By OpenVINO's reader of PyTorch, or of ONNX where that does not have the operator."""
     import openvino as ov
 
     module = Applied(operator).eval()
-    model = ov.convert_model(module, example_input=tuple(module.passed))
-    shapes = [ov.PartialShape(list(it.shape)) for it in module.passed]
-    model.reshape(dict(zip(model.inputs, shapes, strict=True)))
+    try:
+        model = ov.convert_model(module, example_input=tuple(module.passed))
+        shapes = [ov.PartialShape(list(it.shape)) for it in module.passed]
+        model.reshape(dict(zip(model.inputs, shapes, strict=True)))
+    except Exception:
+        model = ov.Core().read_model(io.BytesIO(onnx_file(operator)[0]))
     properties = {
         "PERFORMANCE_HINT": "LATENCY",
         "INFERENCE_NUM_THREADS": threads,

@@ -8,6 +8,7 @@ pub mod nvrtc;
 pub mod pip;
 pub mod sandbox;
 pub mod skip;
+pub mod spellings;
 #[cfg(unix)]
 pub mod sshd;
 pub mod testbed;

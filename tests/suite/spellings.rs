@@ -1,12 +1,16 @@
 //! One operator in many spellings: each is right under its default schedule, and all are found to be the
 //! same thing.
 
+use tvmtune_cpu::vector;
+use tvmtune_ir::dag::DType;
 use tvmtune_ir::dsl;
+use tvmtune_ir::interp::Array;
 use tvmtune_ir::target::{Isa, Target};
-use tvmtune_schedule::Instruction;
+use tvmtune_schedule::{Instruction, nest};
 use tvmtune_space::default;
 
 use crate::programs::check;
+use tvmtune_tests::spellings;
 
 /// A transposed convolution in one dimension: its stride, taps, dilation and padding.
 #[derive(Clone, Copy)]
@@ -243,5 +247,48 @@ fn long_sums_of_few_rows() {
         let extents: &[i64] =
             if shape.starts_with("300") { &[1, 33] } else { &[1, 31, 33, 8192, 70000] };
         let _ = check(&program, extents);
+    }
+}
+
+/// Runs a program of three dimensions or fewer by its default schedule, on parameters that follow from their
+/// places.
+fn results(source: &str) -> Vec<u32> {
+    let dag = dsl::program(source).unwrap();
+    let schedule = default::schedule(&dag, &Target::generic(Isa::Avx2));
+    let kernel = vector::lower(&nest::lower(&schedule), Isa::Avx2).unwrap();
+    let params: Vec<Array> = (1..)
+        .zip(dag.params())
+        .map(|(n, id)| {
+            let shape: Vec<u64> =
+                dag.tensor(id).shape.iter().map(|it| it.eval_dims(&[]) as u64).collect();
+            Array::random(DType::F32, &shape, n)
+        })
+        .collect();
+    let like = tvmtune_ir::interp::run(&dag, &[], &params, &[]);
+    let found = tvmtune_cpu::interp::run(&kernel, &[], &params, &[], &like).unwrap().remove(0);
+    found.bytes().chunks(4).map(|it| u32::from_le_bytes(it.try_into().unwrap())).collect()
+}
+
+#[test]
+fn spellings_by_rules_are_right() {
+    for (operator, spellings) in spellings::operators(true) {
+        assert!(spellings.len() >= 3, "{operator}");
+        for it in &spellings {
+            let _ = check(&it.text, &[0]);
+        }
+    }
+}
+
+#[test]
+fn spellings_in_the_same_order_have_the_same_bits() {
+    for (operator, spellings) in spellings::operators(true) {
+        // Another layout of the weight is another parameter, of other numbers.
+        let is_alike =
+            |it: &&spellings::Spelling| it.keeps_order && !it.name.contains("transposed_weight");
+        let base = results(&spellings[0].text);
+        for it in spellings.iter().filter(is_alike) {
+            let differs = base.iter().zip(results(&it.text)).position(|(a, b)| *a != b);
+            assert_eq!(differs, None, "{operator} {}", it.name);
+        }
     }
 }

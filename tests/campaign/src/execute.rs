@@ -96,6 +96,7 @@ fn reason(error: &Unsupported) -> &'static str {
     match error {
         Unsupported::Type(_) => "a type",
         Unsupported::Operation(_) => "an operation",
+        Unsupported::Function(..) => "a function",
         Unsupported::Index => "an index",
         Unsupported::Range => "a range",
         Unsupported::Reference => "a reference",

@@ -35,6 +35,18 @@ impl Builder {
         }
     }
 
+    /// Replaces divisions by constants by products: in vectors, a quotient takes as long as a dozen of these.
+    /// On GPUs, that was not measured.
+    pub(super) fn multiply_by_reciprocals(&mut self) {
+        if self.is_gpu() {
+            return;
+        }
+        for stage in self.schedule.order.clone() {
+            // Most stages have no such division, and programs may fix how they round.
+            let _ = self.apply(|it| it.reciprocal(stage));
+        }
+    }
+
     /// Inlines the stages that are cheaper to compute again than to store.
     pub(super) fn inline_stages(&mut self) {
         for stage in self.schedule.order.clone() {

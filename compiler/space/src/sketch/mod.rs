@@ -71,6 +71,7 @@ pub fn sketches(dag: &Dag, target: &Target) -> Vec<Sketch> {
     }
     let mut start = Builder::new(dag, target);
     start.decompose_into_phases();
+    start.multiply_by_reciprocals();
     start.inline_stages();
     let mut sketches = Vec::new();
     let factored = start.with_factors_out();

@@ -1,0 +1,100 @@
+//! Times operators in all their spellings, each under its default schedule.
+//!
+//! `spellings FOLDER path/to/cargo-tvmtune` writes a crate of them to the folder, benches it three times, and
+//! prints how much slower than the fastest spelling of its operator each is.
+
+use std::collections::BTreeMap;
+use std::error::Error;
+use std::path::PathBuf;
+use std::process::Command;
+
+use clap::Parser;
+use serde::Deserialize;
+use tvmtune_tests::spellings;
+
+/// See the module.
+#[derive(Parser)]
+struct Options {
+    /// Where the crate is written.
+    folder: PathBuf,
+    /// The command line tool.
+    command: PathBuf,
+    /// Runs of the whole crate; the median of each spelling counts.
+    #[arg(long, default_value_t = 3)]
+    rounds: usize,
+    /// Print all spellings, not only those slower than this.
+    #[arg(long, default_value_t = 1.1)]
+    above: f64,
+}
+
+/// The row of a kernel in the report of `bench`.
+#[derive(Deserialize)]
+struct Row {
+    name: String,
+    default_us: f64,
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let options = Options::parse();
+    let operators = spellings::operators(false);
+    write_crate(&options, &operators)?;
+    let mut times: BTreeMap<String, Vec<f64>> = BTreeMap::new();
+    for _ in 0..options.rounds {
+        for row in bench(&options)? {
+            let name = row.name.rsplit("::").next().unwrap_or(&row.name).to_owned();
+            times.entry(name).or_default().push(row.default_us);
+        }
+    }
+    println!("| operator | spellings | fastest, us | slowest, times | above {} |", options.above);
+    println!("|---|---|---|---|---|");
+    for (operator, spellings) in &operators {
+        let median = |name: &str| -> Result<f64, Box<dyn Error>> {
+            let name = format!("{operator}_{name}");
+            let mut found = times.get(&name).ok_or_else(|| format!("no time of {name}"))?.clone();
+            found.sort_by(f64::total_cmp);
+            Ok(found[found.len() / 2])
+        };
+        let mut all = Vec::new();
+        for it in spellings {
+            all.push((it.name.as_str(), median(&it.name)?));
+        }
+        let fastest = all.iter().map(|it| it.1).fold(f64::INFINITY, f64::min);
+        let slowest = all.iter().map(|it| it.1 / fastest).fold(1.0, f64::max);
+        let above = all.iter().filter(|it| it.1 / fastest > options.above);
+        let above: Vec<String> =
+            above.map(|(name, us)| format!("{name} {:.2}", us / fastest)).collect();
+        let (n, above) = (all.len(), above.join(", "));
+        println!("| {operator} | {n} | {fastest:.0} | {slowest:.2} | {above} |");
+    }
+    Ok(())
+}
+
+fn write_crate(
+    options: &Options,
+    operators: &[(&'static str, Vec<spellings::Spelling>)],
+) -> Result<(), Box<dyn Error>> {
+    let runtime = concat!(env!("CARGO_MANIFEST_DIR"), "/../tvmtune-runtime");
+    let manifest = format!(
+        "[package]\nname = \"spellings\"\nversion = \"0.1.0\"\nedition = \"2024\"\n\n[dependencies]\n\
+         tvmtune-runtime = {{ path = \"{runtime}\" }}\n\n[workspace]\n"
+    );
+    let functions = operators.iter().flat_map(|it| &it.1).map(|it| it.text.clone());
+    let source =
+        "use tvmtune_runtime::autotune;\n\n".to_owned() + &functions.collect::<Vec<_>>().join("\n");
+    std::fs::create_dir_all(options.folder.join("src"))?;
+    std::fs::write(options.folder.join("Cargo.toml"), manifest)?;
+    std::fs::write(options.folder.join("src/lib.rs"), source)?;
+    Ok(())
+}
+
+fn bench(options: &Options) -> Result<Vec<Row>, Box<dyn Error>> {
+    let run = Command::new(&options.command)
+        .args(["tvmtune", "bench", "--json", "--default", "--operands", "warm", "--target", "cpu"])
+        .arg("--manifest-path")
+        .arg(options.folder.join("Cargo.toml"))
+        .output()?;
+    if !run.status.success() {
+        return Err(String::from_utf8_lossy(&run.stderr).into());
+    }
+    Ok(serde_json::from_slice(&run.stdout)?)
+}
