@@ -71,6 +71,50 @@ const EVEX: &[Case] = &[
     (op::INSERT128, W512, "vinsertf32x4", "z0 z1 x2 i3"),
     (op::EXTRACT128_STORE, W512, "vextractf32x4", "x2 z0 i3"),
     (op::MOVUPS_STORE, W128, "vmovups", "x2 x0"),
+    (op::MOVUPD, W512, "vmovupd", "z0 z2"),
+    (op::MOVUPD_STORE, W512, "vmovupd", "z2 z0"),
+    (op::BROADCASTSD, W512, "vbroadcastsd", "z0 x2"),
+    (op::PBROADCASTQ, W512, "vpbroadcastq", "z0 x2"),
+    (op::PMOVSXBQ, W512, "vpmovsxbq", "z0 x2"),
+    (op::PMOVZXBQ, W512, "vpmovzxbq", "z0 x2"),
+    (op::PMOVSXDQ, W512, "vpmovsxdq", "z0 y2"),
+    (op::PMOVZXDQ, W512, "vpmovzxdq", "z0 y2"),
+    (op::PMOVQB, W512, "vpmovqb", "x2 z0"),
+    (op::PMOVQD, W512, "vpmovqd", "y2 z0"),
+    (op::CVTPS2PD, W512, "vcvtps2pd", "z0 y2"),
+    (op::CVTPD2PS, W512, "vcvtpd2ps", "y0 z2"),
+    (op::CVTQQ2PD, W512, "vcvtqq2pd", "z0 z2"),
+    (op::CVTTPD2QQ, W512, "vcvttpd2qq", "z0 z2"),
+    (op::ADDPD, W512, "vaddpd", "z0 z1 z2"),
+    (op::SUBPD, W512, "vsubpd", "z0 z1 z2"),
+    (op::MULPD, W512, "vmulpd", "z0 z1 z2"),
+    (op::DIVPD, W512, "vdivpd", "z0 z1 z2"),
+    (op::MINPD, W512, "vminpd", "z0 z1 z2"),
+    (op::MAXPD, W512, "vmaxpd", "z0 z1 z2"),
+    (op::SQRTPD, W512, "vsqrtpd", "z0 z2"),
+    (op::ROUNDPD, W512, "vrndscalepd", "z0 z2 i3"),
+    (op::FMADD132PD, W512, "vfmadd132pd", "z0 z1 z2"),
+    (op::FMADD213PD, W512, "vfmadd213pd", "z0 z1 z2"),
+    (op::FMADD231PD, W512, "vfmadd231pd", "z0 z1 z2"),
+    (op::PADDQ, W512, "vpaddq", "z0 z1 z2"),
+    (op::PSUBQ, W512, "vpsubq", "z0 z1 z2"),
+    (op::PMULDQ, W512, "vpmuldq", "z0 z1 z2"),
+    (op::PMULLQ, W512, "vpmullq", "z0 z1 z2"),
+    (op::PMINSQ, W512, "vpminsq", "z0 z1 z2"),
+    (op::PMAXSQ, W512, "vpmaxsq", "z0 z1 z2"),
+    (op::PANDQ, W512, "vpandq", "z0 z1 z2"),
+    (op::PORQ, W512, "vporq", "z0 z1 z2"),
+    (op::PXORQ, W512, "vpxorq", "z0 z1 z2"),
+    (op::PSLLQ, W512, "vpsllq", "z1 z2 i3"),
+    (op::PSRLQ, W512, "vpsrlq", "z1 z2 i3"),
+    (op::PSRAQ, W512, "vpsraq", "z1 z2 i3"),
+    (op::PSLLVQ, W512, "vpsllvq", "z0 z1 z2"),
+    (op::PSRLVQ, W512, "vpsrlvq", "z0 z1 z2"),
+    (op::PSRAVQ, W512, "vpsravq", "z0 z1 z2"),
+    (op::CMPPD, W512, "vcmppd", "k0 z1 z2 i3"),
+    (op::PCMPQ, W512, "vpcmpq", "k0 z1 z2 i3"),
+    (op::PTESTMQ, W512, "vptestmq", "k0 z1 z2"),
+    (op::BLENDMPD, W512, "vblendmpd", "z0 z1 z2"),
 ];
 
 /// Those without a form in memory.
@@ -78,10 +122,16 @@ const EVEX_REGISTERS: &[Case] = &[
     (op::PBROADCASTD_GPR, W512, "vpbroadcastd", "z0 d2"),
     (op::PMOVM2D, W512, "vpmovm2d", "z0 k2"),
     (op::PMOVD2M, W512, "vpmovd2m", "k0 z2"),
+    (op::PBROADCASTQ_GPR, W512, "vpbroadcastq", "z0 r2"),
+    (op::PMOVM2Q, W512, "vpmovm2q", "z0 k2"),
+    (op::PMOVQ2M, W512, "vpmovq2m", "k0 z2"),
+    (op::MOVD_STORE, W128, "vmovd", "d2 x0"),
+    (op::MOVQ_TO_GPR, W128, "vmovq", "r2 x0"),
 ];
 
 /// Those without a form in registers, or with another name there.
-const EVEX_MEMORY: &[Case] = &[(op::MOVSS_STORE, W128, "vmovss", "x2 x0")];
+const EVEX_MEMORY: &[Case] =
+    &[(op::MOVSS_STORE, W128, "vmovss", "x2 x0"), (op::MOVSD_STORE, W128, "vmovsd", "x2 x0")];
 
 const VEX: &[Case] = &[
     (op::MOVAPS, W256, "vmovaps", "y0 y2"),
@@ -137,6 +187,40 @@ const VEX: &[Case] = &[
     (op::EXTRACT128_STORE, W256, "vextractf128", "x2 y0 i3"),
     (op::MOVUPS, W128, "vmovups", "x0 x2"),
     (op::PERMQ, W256, "vpermq", "y0 y2 i3"),
+    (op::BROADCASTSD, W256, "vbroadcastsd", "y0 x2"),
+    (op::PBROADCASTQ, W256, "vpbroadcastq", "y0 x2"),
+    (op::PMOVSXBQ, W256, "vpmovsxbq", "y0 x2"),
+    (op::PMOVZXBQ, W256, "vpmovzxbq", "y0 x2"),
+    (op::PMOVSXDQ, W256, "vpmovsxdq", "y0 x2"),
+    (op::PMOVZXDQ, W256, "vpmovzxdq", "y0 x2"),
+    (op::CVTPS2PD, W256, "vcvtps2pd", "y0 x2"),
+    (op::CVTPD2PS, W256, "vcvtpd2ps", "x0 y2"),
+    (op::PERMD, W256, "vpermd", "y0 y1 y2"),
+    (op::PSHUFB, W256, "vpshufb", "y0 y1 y2"),
+    (op::PSHUFD, W256, "vpshufd", "y0 y2 i3"),
+    (op::ADDPD, W256, "vaddpd", "y0 y1 y2"),
+    (op::SUBPD, W256, "vsubpd", "y0 y1 y2"),
+    (op::MULPD, W256, "vmulpd", "y0 y1 y2"),
+    (op::DIVPD, W256, "vdivpd", "y0 y1 y2"),
+    (op::MINPD, W256, "vminpd", "y0 y1 y2"),
+    (op::MAXPD, W256, "vmaxpd", "y0 y1 y2"),
+    (op::SQRTPD, W256, "vsqrtpd", "y0 y2"),
+    (op::ROUNDPD, W256, "vroundpd", "y0 y2 i3"),
+    (op::FMADD132PD, W256, "vfmadd132pd", "y0 y1 y2"),
+    (op::FMADD213PD, W256, "vfmadd213pd", "y0 y1 y2"),
+    (op::FMADD231PD, W256, "vfmadd231pd", "y0 y1 y2"),
+    (op::PADDQ, W256, "vpaddq", "y0 y1 y2"),
+    (op::PSUBQ, W256, "vpsubq", "y0 y1 y2"),
+    (op::PMULDQ, W256, "vpmuldq", "y0 y1 y2"),
+    (op::PMULUDQ, W256, "vpmuludq", "y0 y1 y2"),
+    (op::PANDQ, W256, "vpand", "y0 y1 y2"),
+    (op::PORQ, W256, "vpor", "y0 y1 y2"),
+    (op::PXORQ, W256, "vpxor", "y0 y1 y2"),
+    (op::PSLLVQ, W256, "vpsllvq", "y0 y1 y2"),
+    (op::PSRLVQ, W256, "vpsrlvq", "y0 y1 y2"),
+    (op::CMPPD, W256, "vcmppd", "y0 y1 y2 i3"),
+    (op::PCMPEQQ, W256, "vpcmpeqq", "y0 y1 y2"),
+    (op::PCMPGTQ, W256, "vpcmpgtq", "y0 y1 y2"),
 ];
 
 const VEX_REGISTERS: &[Case] = &[
@@ -144,6 +228,12 @@ const VEX_REGISTERS: &[Case] = &[
     (op::PSRLD, W256, "vpsrld", "y1 y2 i3"),
     (op::PSRAD, W256, "vpsrad", "y1 y2 i3"),
     (op::MOVMSKPS, W256, "vmovmskps", "d0 y2"),
+    (op::PSLLQ, W256, "vpsllq", "y1 y2 i3"),
+    (op::PSRLQ, W256, "vpsrlq", "y1 y2 i3"),
+    (op::MOVMSKPD, W256, "vmovmskpd", "d0 y2"),
+    (op::MOVQ, W128, "vmovq", "x0 r2"),
+    (op::MOVD_STORE, W128, "vmovd", "d2 x0"),
+    (op::MOVQ_TO_GPR, W128, "vmovq", "r2 x0"),
 ];
 
 const VEX_MEMORY: &[Case] = &[
@@ -151,6 +241,9 @@ const VEX_MEMORY: &[Case] = &[
     (op::MASKMOVPS_STORE, W256, "vmaskmovps", "y2 y1 y0"),
     (op::MOVSS_STORE, W128, "vmovss", "x2 x0"),
     (op::MOVQ_STORE, W128, "vmovq", "x2 x0"),
+    (op::MASKMOVPD, W256, "vmaskmovpd", "y0 y1 y2"),
+    (op::MASKMOVPD_STORE, W256, "vmaskmovpd", "y2 y1 y0"),
+    (op::MOVSD_STORE, W128, "vmovsd", "x2 x0"),
 ];
 
 /// Those on mask registers.
@@ -199,6 +292,7 @@ fn name(file: char, number: u8) -> String {
     match file {
         'x' | 'y' | 'z' => format!("{}MM{number}", file.to_ascii_uppercase()),
         'k' => format!("K{number}"),
+        'r' => full_gpr(number),
         _ => {
             let low = ["EAX", "ECX", "EDX", "EBX", "ESP", "EBP", "ESI", "EDI"];
             low.get(number as usize).map_or(format!("R{number}D"), |it| (*it).to_owned())
@@ -285,7 +379,7 @@ fn vectors_under_evex_reach_32_registers() {
                 let file = case.3.split(' ').find(|it| it.ends_with(place)).map(|it| &it[..1]);
                 match file {
                     Some("k") => n % 8,
-                    Some("d") => n % 16,
+                    Some("d" | "r") => n % 16,
                     _ => n,
                 }
             };
@@ -353,9 +447,12 @@ fn gathers_index_with_vectors() {
         for index in 0..32 {
             for disp in [0, 4, 508, 512, -512, 3] {
                 let mem = Mem { base: PhysBase::Gpr(Gpr(base)), index: Some((index, 4)), disp };
-                for (opcode, name) in
-                    [(op::GATHERDPS, Mnemonic::Vgatherdps), (op::SCATTERDPS, Mnemonic::Vscatterdps)]
-                {
+                for (opcode, name) in [
+                    (op::GATHERDPS, Mnemonic::Vgatherdps),
+                    (op::SCATTERDPS, Mnemonic::Vscatterdps),
+                    (op::GATHERQPD, Mnemonic::Vgatherqpd),
+                    (op::SCATTERQPD, Mnemonic::Vscatterqpd),
+                ] {
                     let mut asm = Assembler::default();
                     asm.evex(
                         opcode,
@@ -367,9 +464,12 @@ fn gathers_index_with_vectors() {
                     assert_eq!(it.op_mask(), Register::K3);
                     check_memory(&it, mem, Some('z'));
                 }
-                if index < 16 {
+                for opcode in [op::GATHERDPS, op::GATHERQPD] {
+                    if index >= 16 {
+                        continue;
+                    }
                     let mut asm = Assembler::default();
-                    asm.vex(op::GATHERDPS, W256, fields(15 - index, index ^ 1, Rm::Mem(mem)));
+                    asm.vex(opcode, W256, fields(15 - index, index ^ 1, Rm::Mem(mem)));
                     let it = decode(&asm.finish());
                     assert_eq!(it.op_register(0), Register::YMM15 - u32::from(index));
                     assert_eq!(it.op_register(2), Register::YMM0 + u32::from(index ^ 1));
@@ -383,12 +483,16 @@ fn gathers_index_with_vectors() {
 #[test]
 fn blends_take_their_choice_from_the_immediate() {
     for choice in 0..16 {
-        let mut asm = Assembler::default();
         let fields = Fields { imm: Some(choice << 4), ..fields(3, 9, Rm::Reg(12)) };
-        asm.vex(op::BLENDVPS, W256, fields);
-        let it = decode(&asm.finish());
-        assert_eq!(it.mnemonic(), Mnemonic::Vblendvps);
-        assert_eq!(it.op_register(3), Register::YMM0 + u32::from(choice));
+        for (opcode, name) in
+            [(op::BLENDVPS, Mnemonic::Vblendvps), (op::BLENDVPD, Mnemonic::Vblendvpd)]
+        {
+            let mut asm = Assembler::default();
+            asm.vex(opcode, W256, fields);
+            let it = decode(&asm.finish());
+            assert_eq!(it.mnemonic(), name);
+            assert_eq!(it.op_register(3), Register::YMM0 + u32::from(choice));
+        }
     }
 }
 

@@ -309,6 +309,9 @@ impl Selector<'_> {
 
     fn set(&mut self, reg: Reg, value: &Value, mask: Option<&Mask>) {
         let dst = self.regs[reg.0 as usize];
+        if mask.is_none() && self.combine_where(reg, value) {
+            return;
+        }
         let Some(mask) = self.lane_mask(mask) else {
             self.into(value, dst);
             return;

@@ -8,7 +8,7 @@ use super::super::lane_ops::LaneOps;
 use super::super::opcode::{self, Form, Opcode};
 use super::memory::Element;
 use super::{PhaseConstant, Selector};
-use crate::vector::{LaneStride, Linear, Value, VectorBinary, VectorUnary};
+use crate::vector::{LaneStride, Linear, Reg, Value, VectorBinary, VectorUnary};
 use tvmtune_math::lane::Width as LaneWidth;
 
 /// Recursion limit of [`register_need`], which would else make selection quadratic.
@@ -79,6 +79,18 @@ fn commutes(op: VectorBinary) -> bool {
             | VectorBinary::ShiftRightBy
             | VectorBinary::ShiftRightSignedBy
     )
+}
+
+/// Returns the bits that an operation with any value leaves as it is; `None` where that depends on the value,
+/// as a sum with a zero depends on its sign.
+fn identity(op: VectorBinary, width: LaneWidth) -> Option<u64> {
+    match (op, width) {
+        (VectorBinary::MulF, LaneWidth::Bits32) => Some(1.0_f32.to_bits().into()),
+        (VectorBinary::MulF, LaneWidth::Bits64) => Some(1.0_f64.to_bits()),
+        (VectorBinary::MulI, _) => Some(1),
+        (VectorBinary::AddI | VectorBinary::Or | VectorBinary::Xor, _) => Some(0),
+        _ => None,
+    }
 }
 
 impl Selector<'_> {
@@ -238,6 +250,27 @@ impl Selector<'_> {
             return;
         }
         self.binary(opcode_of(self.ops, op), dst, a, b);
+    }
+
+    /// Selects `reg = op(reg, if condition { x } else { identity })` as one operation that leaves the other
+    /// lanes as they are; returns whether the value is that. AVX-512 only.
+    pub(super) fn combine_where(&mut self, reg: Reg, value: &Value) -> bool {
+        let Value::Binary(op, a, b) = value else { return false };
+        let ((Value::Reg(of), other) | (other, Value::Reg(of))) = (&**a, &**b) else {
+            return false;
+        };
+        let Value::Select { condition, then, otherwise } = other else { return false };
+        let identity = identity(*op, self.simd.width).map(Value::Splat);
+        if *of != reg || identity.as_ref() != Some(&**otherwise) || !self.is_avx512() {
+            return false;
+        }
+        let dst = self.regs[reg.0 as usize];
+        let mask = self.condition(condition);
+        let b = self.operand(then);
+        let inst = self.inst(opcode_of(self.ops, *op), dst, b);
+        let (a, mask) = (Some(dst), Some(mask));
+        self.push(Inst::Vector(VectorInst { a, mask, updates: true, ..inst }));
+        true
     }
 
     /// `dst = op(b)`, 0 in lanes masked off.
