@@ -47,7 +47,8 @@ pub fn launch(
     let code = Code::load(&machine.phases).expect("memory for code");
     let mut memory: Vec<Option<Guarded>> = Vec::new();
     let mut table = Vec::new();
-    for cell in &*cells {
+    for (entry, cell) in kernel.table.iter().zip(&*cells) {
+        let is_long = matches!(entry, TableEntry::Scalar(_, dtype) if dtype.bytes() == 8);
         let (word, guarded) = match cell {
             EntryValue::Bytes(bytes) => {
                 let mut guarded = Guarded::new(bytes.len(), 1).expect("memory for a buffer");
@@ -55,8 +56,9 @@ pub fn launch(
                 (guarded.address(), Some(guarded))
             }
             EntryValue::Integer(value) => (value.cast_unsigned(), None),
+            EntryValue::Bits(bits) if is_long => (*bits, None),
             // Only the low bytes count.
-            EntryValue::Bits(bits) => (u64::from(*bits) | 0xdead_beef_0000_0000, None),
+            EntryValue::Bits(bits) => (*bits | 0xdead_beef_0000_0000, None),
         };
         table.push(word);
         memory.push(guarded);

@@ -130,8 +130,11 @@ const EVEX_REGISTERS: &[Case] = &[
 ];
 
 /// Those without a form in registers, or with another name there.
-const EVEX_MEMORY: &[Case] =
-    &[(op::MOVSS_STORE, W128, "vmovss", "x2 x0"), (op::MOVSD_STORE, W128, "vmovsd", "x2 x0")];
+const EVEX_MEMORY: &[Case] = &[
+    (op::MOVSS_STORE, W128, "vmovss", "x2 x0"),
+    (op::MOVSD_STORE, W128, "vmovsd", "x2 x0"),
+    (op::MOVQ_STORE, W128, "vmovq", "x2 x0"),
+];
 
 const VEX: &[Case] = &[
     (op::MOVAPS, W256, "vmovaps", "y0 y2"),
