@@ -45,6 +45,7 @@ pub mod error; // refusals of primitives
 mod query; // questions about a schedule
 pub mod mask; // iterations that masks make contribute nothing
 pub mod online; // corrections of online reductions
+mod normal; // one form of what is written in several
 mod in_place; // reads of what a result replaces
 mod recurrence; // steps that need the one before
 mod value_range; // ranges of expressions
@@ -108,7 +109,7 @@ impl Schedule {
         let mut schedule = Self {
             dag: dag.clone(),
             tensors: dag.tensors.iter().map(tensor).collect(),
-            stages: dag.computes.iter().cloned().map(Stage::new).collect(),
+            stages: dag.computes.iter().map(|it| Stage::new(normal::normalized(it, dag))).collect(),
             order: (0..dag.computes.len() as u32).map(StageId).collect(),
             threads: Threads::default(),
             knobs: None,

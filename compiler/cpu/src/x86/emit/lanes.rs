@@ -43,7 +43,7 @@ impl Emitter<'_> {
                 self.asm.store(to, RAX);
             }
             if !it.stores {
-                for at in 0..it.lanes * u32::from(it.size) / 8 {
+                for at in 0..(it.lanes * u32::from(it.size)).div_ceil(8) {
                     self.asm.store_constant(Mem::at(RSP, packed + 8 * at as i32), 0);
                 }
             }
