@@ -35,3 +35,26 @@ pub fn quantize(x: Tensor<f32, M, N>) -> (Tensor<i8, M, N>, Tensor<f32, M>) {
     });
     (q, s)
 }
+
+#[autotune(dims(M = 512, N = 1024))]
+pub fn softmax_f64(x: Tensor<f64, M, N>) -> Tensor<f64, M, N> {
+    let m = compute(|i| max(0..N, |j| x[[i, j]]));
+    let e = compute(|i, j| exp(x[[i, j]] - m[[i]]));
+    let s = compute(|i| sum(0..N, |j| e[[i, j]]));
+    compute(|i, j| e[[i, j]] / s[[i]])
+}
+
+#[autotune(dims(M = 512, N = 1024))]
+pub fn i64_sum(x: Tensor<i64, M, N>) -> Tensor<i64, M> {
+    compute(|i| sum(0..N, |j| x[[i, j]]))
+}
+
+#[autotune(dims(M = 512, N = 1024))]
+pub fn i64_remainder(a: Tensor<i64, M, N>, b: Tensor<i64, M, N>) -> Tensor<i64, M, N> {
+    compute(|i, j| (a[[i, j]] * 31 + b[[i, j]]) % 1009)
+}
+
+#[autotune(accum = f64, dims(M = 512, N = 1024))]
+pub fn mean_in_f64(x: Tensor<f32, M, N>) -> Tensor<f32, M> {
+    compute(|i| sum(0..N, |j| x[[i, j]]) / N as f32)
+}

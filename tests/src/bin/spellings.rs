@@ -48,16 +48,13 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("| operator | spellings | fastest, us | slowest, times | above {} |", options.above);
     println!("|---|---|---|---|---|");
     for (operator, spellings) in &operators {
-        let median = |name: &str| -> Result<f64, Box<dyn Error>> {
-            let name = format!("{operator}_{name}");
-            let mut found = times.get(&name).ok_or_else(|| format!("no time of {name}"))?.clone();
+        // Spellings with the same canonical text are one kernel, under the name of the first.
+        let median = |name: &str| {
+            let mut found = times.get(&format!("{operator}_{name}"))?.clone();
             found.sort_by(f64::total_cmp);
-            Ok(found[found.len() / 2])
+            Some((name.to_owned(), found[found.len() / 2]))
         };
-        let mut all = Vec::new();
-        for it in spellings {
-            all.push((it.name.as_str(), median(&it.name)?));
-        }
+        let all: Vec<(String, f64)> = spellings.iter().filter_map(|it| median(&it.name)).collect();
         let fastest = all.iter().map(|it| it.1).fold(f64::INFINITY, f64::min);
         let slowest = all.iter().map(|it| it.1 / fastest).fold(1.0, f64::max);
         let above = all.iter().filter(|it| it.1 / fastest > options.above);
