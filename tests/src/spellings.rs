@@ -70,8 +70,9 @@ pub struct Spelling {
     pub name: String,
     /// The function, with its attribute.
     pub text: String,
-    /// The terms of sums come in the order of the first spelling.
-    pub keeps_order: bool,
+    /// The terms of sums come in the order of the first spelling, and are products, which a sum contracts, where
+    /// they are there.
+    pub keeps_bits: bool,
 }
 
 /// Changes one rule.
@@ -141,11 +142,10 @@ impl Convolution {
             names.iter().for_each(|n| CHANGES[*n].1(&mut rules));
             let name: Vec<&str> = names.iter().map(|n| CHANGES[*n].0).collect();
             let name = name.join("_and_");
-            let keeps_order = matches!(
-                rules.reduction,
-                Reduction::ChannelsFirst | Reduction::FlatTaps | Reduction::Flat
-            );
-            found.push(Spelling { text: self.text(&name, rules), name, keeps_order });
+            let keeps_order = !matches!(rules.reduction, Reduction::TapsFirst | Reduction::Columns);
+            let is_choice = matches!(rules.outside, Outside::If | Outside::IfNot);
+            let keeps_bits = keeps_order && (self.is_transposed || !is_choice);
+            found.push(Spelling { text: self.text(&name, rules), name, keeps_bits });
         };
         (0..CHANGES.len()).for_each(|n| add(&[n]));
         for names in [[1, 7], [3, 5], [4, 8], [2, 11], [6, 9], [10, 8]] {
@@ -357,7 +357,7 @@ pub fn triangles(extent: u64) -> Vec<(&'static str, Vec<Spelling>)> {
             "#[autotune]\npub fn {operator}_{name}(\n    a: Tensor<f32, {extent}, {extent}>,\n    \
              b: Tensor<f32, {extent}, {extent}>,\n) -> Tensor<f32, {extent}, {extent}> {{\n    compute(|i, j| {sum})\n}}\n"
         ),
-        keeps_order: true,
+        keeps_bits: true,
     };
     vec![
         (

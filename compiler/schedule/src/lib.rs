@@ -45,7 +45,7 @@ pub mod error; // refusals of primitives
 mod query; // questions about a schedule
 pub mod mask; // iterations that masks make contribute nothing
 pub mod online; // corrections of online reductions
-mod normal; // one form of what is written in several
+pub mod normal; // one form of what is written in several
 mod in_place; // reads of what a result replaces
 mod recurrence; // steps that need the one before
 mod value_range; // ranges of expressions

@@ -120,7 +120,7 @@ impl Schedule {
 }
 
 /// Returns the don't-care iterations of a compute, which no schedule needs to run: those where one
-/// of these polynomials in its axes is negative.
+/// of these polynomials in the axes of its normal form ([`super::normal`]) is negative.
 pub fn dont_care(dag: &Dag, compute: &Compute) -> Vec<Poly> {
     let schedule = Schedule::new(dag);
     let stage = schedule.tensor(compute.tensor).stage;

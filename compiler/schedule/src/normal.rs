@@ -15,7 +15,7 @@ use tvmtune_ir::dag::{BinaryOp, Compute, ComputeAxis, Dag, Expr, Numerics, Unary
 use tvmtune_ir::poly::{Atom, Facts, Poly, VarId};
 
 /// Returns a compute in normal form.
-pub(crate) fn normalized(compute: &Compute, dag: &Dag) -> Compute {
+pub fn normalized(compute: &Compute, dag: &Dag) -> Compute {
     if dag.kernel_template.is_some() {
         return compute.clone();
     }

@@ -7,6 +7,7 @@ use tvmtune_ir::dag::prefix::Prefix;
 use tvmtune_ir::dag::{Compute, Dag, Expr, Subscript, TensorId, Types, UnaryOp};
 use tvmtune_ir::poly::{Poly, VarId};
 use tvmtune_schedule::mask::dont_care;
+use tvmtune_schedule::normal::normalized;
 
 /// The minimum work of a launch.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -141,6 +142,7 @@ pub(crate) fn bytes_of(dag: &Dag, tensor: TensorId, dims: &[i64]) -> f64 {
 
 /// Returns [`min_points`] as a function of the dimensions, with the fraction that masks leave at these.
 fn executed(dag: &Dag, compute: &Compute, dims: &[i64]) -> Product {
+    let compute = &normalized(compute, dag);
     let shape = |it: TensorId| dag.tensor(it).shape.clone();
     if let Some(prefix) = Prefix::of(compute, &shape, dag, &dag.facts()) {
         let others = compute.axes.iter().enumerate().filter(|(n, _)| *n != prefix.axis);
@@ -243,6 +245,23 @@ fn size(dag: &Dag, tensor: TensorId) -> Product {
 mod tests {
     use super::*;
     use tvmtune_ir::dsl;
+
+    #[test]
+    fn flattened_axes_with_masks_are_sampled_as_axes_of_their_own() {
+        let points = |sum: &str| {
+            let dag = dsl::program(&format!(
+                "#[autotune]
+                 fn f(x: Tensor<f32, 4, 16>, w: Tensor<f32, 4, 3>) -> Tensor<f32, 32> {{
+                     compute(|i| {sum})
+                 }}"
+            ))
+            .unwrap();
+            min_points(&dag, &dag.computes[0], &[])
+        };
+        let flat = "sum(0..12, |k| if (i + k % 3) % 2 == 0 { x[[k / 3, i / 2]] * w[[k / 3, k % 3]] } else { 0.0 })";
+        let own = "sum((0..4, 0..3), |c, s| if (i + s) % 2 == 0 { x[[c, i / 2]] * w[[c, s]] } else { 0.0 })";
+        assert_eq!(points(flat), points(own));
+    }
 
     #[test]
     fn masked_iterations_are_no_work() {
