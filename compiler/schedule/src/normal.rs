@@ -62,11 +62,16 @@ fn unflattened(compute: &Compute, dims: &Facts) -> Option<Compute> {
 }
 
 /// Returns the numbers by which an axis is divided, each a divisor of the next; `None` if none, or something
-/// else is divided with it.
+/// else is divided with it, or only quotients are taken of it, or only remainders: then it is one axis, of
+/// which elements repeat.
 fn divisors(compute: &Compute, var: VarId) -> Option<Vec<i64>> {
     let extent = compute.axes[var.0 as usize].extent.as_constant()?;
     let (mut found, mut is_alone) = (BTreeSet::from([extent]), true);
+    let (mut has_quotients, mut has_remainders) = (false, false);
     compute.body.for_each_poly(&mut |poly| {
+        let atoms = || poly.terms().flat_map(|(atoms, _)| atoms);
+        has_quotients |= atoms().any(|it| matches!(it, Atom::Div(a, _) if a.mentions(var)));
+        has_remainders |= atoms().any(|it| matches!(it, Atom::Mod(a, _) if a.mentions(var)));
         poly.for_each_division(&mut |value, by| {
             if value.mentions(var) {
                 let divided = by.as_constant().and_then(|by| Some(step_of(value, var)? * by));
@@ -77,7 +82,8 @@ fn divisors(compute: &Compute, var: VarId) -> Option<Vec<i64>> {
     });
     let found: Vec<i64> = found.into_iter().collect();
     let are_nested = found.windows(2).all(|it| it[1] % it[0] == 0);
-    (is_alone && are_nested && found.len() > 1).then_some(found)
+    let is_flat = has_quotients && has_remainders && is_alone && are_nested;
+    (is_flat && found.len() > 1).then_some(found)
 }
 
 /// Returns how many iterations of an axis a step of a value takes: of `v`, `v % 9` and `v / 3`, 1, 1 and 3.
@@ -174,6 +180,8 @@ mod tests {
             // Neither of 4 and 6 divides the other.
             "sum((0..4, 0..12), |c, t| x[[c, y + t / 6, p + t / 6]] * w[[o, t / 4, 0, 0]])",
             "sum((0..4, 0..8), |c, t| x[[c, y + (t + c) / 8, p]] * w[[o, c, 0, 0]])",
+            "sum((0..4, 0..8), |c, t| x[[c, y + t / 4, p]] * w[[o, c, 0, 0]])",
+            "sum((0..4, 0..8), |c, t| x[[c, y + t % 2, p]] * w[[o, c, 0, 0]])",
         ] {
             assert!(axes(sum) <= of_two + 1, "{sum}: {}", conv(sum));
         }

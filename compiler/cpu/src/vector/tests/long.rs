@@ -208,3 +208,73 @@ fn what_lanes_of_64_bits_do_not_have_is_left_to_portable_code() {
     let exp = Unsupported::Function(UnaryOp::Exp, DType::F32);
     assert_eq!(refused("", "exp(a[[i]] as f32) as f64"), exp);
 }
+
+#[test]
+fn sums_of_doubles_have_the_order_and_the_roundings_that_a_program_fixes() {
+    let text = "#[autotune(dims(M = 5, K = 70), numerics = \"fixed\")]
+        fn f(x: Tensor<f64, M, K>, y: Tensor<f64, K>) -> Tensor<f64, M> {
+            compute(|i| sum(0..K, |k| x[[i, k]] * y[[k]]))
+        }";
+    let dag = program(text);
+    let tenths = |n: usize| Number::Float((n * 37 % 101) as f64 / 10.0 + 1.0 / (1.0 + n as f64));
+    let x = Array::from_fn(DType::F64, &[5, 70], tenths);
+    let y = Array::from_fn(DType::F64, &[70], tenths);
+    let want = interp::run_in_order(&dag, &[], &[x.clone(), y.clone()], &[]);
+    for isa in [Isa::Avx2, Isa::Avx512] {
+        let kernel = lower(&nest::lower_for_lanes(&Schedule::new(&dag)), isa).unwrap();
+        let arrays = [x.clone(), y.clone()];
+        let got = crate::interp::run(&kernel, &[], &arrays, &[], &want).unwrap();
+        assert_eq!(got, want, "{isa:?}");
+    }
+}
+
+#[test]
+fn sums_of_singles_beside_doubles_are_refused_where_bits_are_fixed() {
+    let lowered = |options: &str| {
+        let dag = program(&format!(
+            "#[autotune(dims(M = 5, K = 3){options})]
+             fn f(x: Tensor<f32, M, K>, y: Tensor<f64, M>) -> Tensor<f64, M> {{
+                 compute(|i| sum(0..K, |k| x[[i, k]]) as f64 + y[[i]])
+             }}"
+        ));
+        lower(&nest::lower_for_lanes(&Schedule::new(&dag)), Isa::Avx2).map(|it| it.width)
+    };
+    assert_eq!(lowered(""), Ok(Width::Bits64));
+    assert_eq!(lowered(", numerics = \"fixed\""), Err(Unsupported::Type(DType::F32)));
+}
+
+#[test]
+fn scalars_of_every_type_are_widened() {
+    let check = |dtype: &str, values: &[Number]| {
+        let dag = program(&format!(
+            "#[autotune(dims(N = {N}))]
+             fn f(a: Tensor<f64, N>, s: {dtype}) -> Tensor<f64, N> {{ compute(|i| a[[i]] + s as f64) }}"
+        ));
+        let a = Array::zeros(DType::F64, &[N]);
+        for value in values {
+            let want = interp::run(&dag, &[], std::slice::from_ref(&a), &[*value]);
+            for isa in [Isa::Avx2, Isa::Avx512] {
+                let kernel = kernel(&vectorized(&dag, isa), isa);
+                let params = std::slice::from_ref(&a);
+                let got = crate::interp::run(&kernel, &[], params, &[*value], &want).unwrap();
+                let [got, want] = [&got[0], &want[0]].map(|it| it.get(3).to_f64());
+                assert!(
+                    got == want || got.is_nan() && want.is_nan(),
+                    "{value:?}: {got}, not {want}"
+                );
+            }
+        }
+    };
+    let floats = [0.1_f32, -1e-40, 3e38, f32::INFINITY, f32::NEG_INFINITY, f32::NAN, -0.0, 1e-45];
+    check("f32", &floats.map(|it| Number::Float(it.into())));
+    check("f64", &[0.1, -1e-310, 1e300].map(Number::Float));
+    for (dtype, values) in [
+        ("i64", [i64::MIN, -1, 1 << 40]),
+        ("i32", [i32::MIN.into(), -1, 7]),
+        ("u32", [u32::MAX.into(), 1 << 31, 7]),
+        ("i8", [-128, -1, 127]),
+        ("u8", [0, 255, 127]),
+    ] {
+        check(dtype, &values.map(Number::Int));
+    }
+}
