@@ -19,7 +19,7 @@ use crate::Arithmetic;
 use crate::lane::{Binary, Compare, Unary};
 
 /// `ln 2` as a sum: 33 bits, so that products with exponents are exact, and the remainder.
-const LN_2_HIGH: f64 = 6.931_471_803_691_238_2e-1;
+const LN_2_HIGH: f64 = 6.931_471_803_691_238e-1;
 const LN_2_LOW: f64 = 1.908_214_929_270_587_7e-10;
 
 /// The position of the exponent.
@@ -38,7 +38,7 @@ const EXP_TAIL: [f64; 12] = [
     2.505_210_838_544_172e-8,
     2.755_731_922_398_589e-7,
     2.755_731_922_398_589_3e-6,
-    2.480_158_730_158_730_2e-5,
+    2.480_158_730_158_73e-5,
     1.984_126_984_126_984e-4,
     1.388_888_888_888_889e-3,
     8.333_333_333_333_333e-3,

@@ -58,7 +58,7 @@ pub fn binary(op: Binary, x: u64, y: u64) -> u64 {
         Binary::SubF => (a - b).to_bits(),
         Binary::MulF => (a * b).to_bits(),
         Binary::DivF => (a / b).to_bits(),
-        Binary::ScaleF => panic!("lanes of 64 bits scale by products"),
+        Binary::ScaleF => unreachable!("lanes of 64 bits scale by products"),
         Binary::MinF => {
             if a < b {
                 x

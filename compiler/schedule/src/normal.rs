@@ -128,7 +128,7 @@ fn split(compute: &Compute, var: VarId, divisors: &[i64], dims: &Facts) -> Optio
     let mut is_open = false;
     split.body.for_each_poly(&mut |poly| {
         poly.for_each_division(&mut |value, _| {
-            is_open |= digits.iter().any(|it| value.mentions(*it))
+            is_open |= digits.iter().any(|it| value.mentions(*it));
         });
     });
     (!is_open).then_some(split)
