@@ -514,7 +514,7 @@ impl<'t> Lowering<'t> {
     pub(super) fn index(&mut self, mut form: Affine) -> Result<ValueId, Unsupported> {
         let range = self.interval(&form);
         let fits = |n: i64| i32::try_from(n).is_ok();
-        if !self.is_long() && (!fits(range.lo) || !fits(range.hi)) {
+        if !fits(range.lo) || !fits(range.hi) {
             return Err(Unsupported::Range);
         }
         let step = match form.take(LANE) {
