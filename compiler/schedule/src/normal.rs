@@ -61,28 +61,28 @@ fn unflattened(compute: &Compute, dims: &Facts) -> Option<Compute> {
     compute.reduce_vars().find_map(|var| split(compute, var, &divisors(compute, var)?, dims))
 }
 
-/// Returns the numbers by which an axis is divided, each a divisor of the next; `None` if none, or something
-/// else is divided with it, or only quotients are taken of it, or only remainders: then it is one axis, of
-/// which elements repeat.
+/// Returns the numbers by which an axis is divided, each a divisor of the next; `None` if none. Where only
+/// quotients are taken of it, or only remainders, it is one axis, of which elements repeat.
 fn divisors(compute: &Compute, var: VarId) -> Option<Vec<i64>> {
     let extent = compute.axes[var.0 as usize].extent.as_constant()?;
-    let (mut found, mut is_alone) = (BTreeSet::from([extent]), true);
+    let (mut found, mut is_constant) = (BTreeSet::from([extent]), true);
     let (mut has_quotients, mut has_remainders) = (false, false);
     compute.body.for_each_poly(&mut |poly| {
         let atoms = || poly.terms().flat_map(|(atoms, _)| atoms);
         has_quotients |= atoms().any(|it| matches!(it, Atom::Div(a, _) if a.mentions(var)));
         has_remainders |= atoms().any(|it| matches!(it, Atom::Mod(a, _) if a.mentions(var)));
         poly.for_each_division(&mut |value, by| {
-            if value.mentions(var) {
-                let divided = by.as_constant().and_then(|by| Some(step_of(value, var)? * by));
-                is_alone &= divided.is_some();
+            // Other divisions with it, as `(y + t / 3) / 2` is `(3 * y + t) / 6`, are those of a digit or not.
+            if let Some(step) = step_of(value, var) {
+                let divided = by.as_constant().map(|by| step * by);
+                is_constant &= divided.is_some();
                 found.extend(divided.filter(|it| *it < extent));
             }
         });
     });
     let found: Vec<i64> = found.into_iter().collect();
     let are_nested = found.windows(2).all(|it| it[1] % it[0] == 0);
-    let is_flat = has_quotients && has_remainders && is_alone && are_nested;
+    let is_flat = has_quotients && has_remainders && is_constant && are_nested;
     (is_flat && found.len() > 1).then_some(found)
 }
 
@@ -125,10 +125,14 @@ fn split(compute: &Compute, var: VarId, divisors: &[i64], dims: &Facts) -> Optio
     split.body = compute.body.map_polys(&mut |poly| {
         poly.substitute_vars(&|it| Some(values[it.0 as usize].clone()), &facts)
     });
+    // A digit may be divided with other axes, as it would be if it had been one; digits together may not.
     let mut is_open = false;
     split.body.for_each_poly(&mut |poly| {
         poly.for_each_division(&mut |value, _| {
-            is_open |= digits.iter().any(|it| value.mentions(*it));
+            let n_digits = digits.iter().filter(|it| value.mentions(**it)).count();
+            let is_other = |it: &VarId| !digits.contains(it) && value.mentions(*it);
+            let has_others = (0..split.axes.len() as u32).map(VarId).any(|it| is_other(&it));
+            is_open |= n_digits > 1 || n_digits == 1 && !has_others;
         });
     });
     (!is_open).then_some(split)
@@ -171,6 +175,30 @@ mod tests {
     }
 
     #[test]
+    fn taps_of_transposed_convolutions_are_axes_of_their_own() {
+        let conv = |sum: &str| {
+            stage(&format!(
+                "#[autotune]
+                 fn f(x: Tensor<f32, 4, 9, 9>, w: Tensor<f32, 4, 3, 3>) -> Tensor<f32, 18, 18> {{
+                     compute(|y, p| {sum})
+                 }}"
+            ))
+        };
+        let own = conv(
+            "sum((0..4, 0..3, 0..3), |c, r, s| if (y + 9 - r) % 2 == 0 && (p + 9 - s) % 2 == 0 {
+                x.get([c, (y + 9 - r) / 2 - 4, (p + 9 - s) / 2 - 4]).unwrap_or(0.0) * w[[c, r, s]]
+            } else { 0.0 })",
+        );
+        let flat = conv(
+            "sum((0..4, 0..9), |c, t| if (y + 9 - t / 3) % 2 == 0 && (p + 9 - t % 3) % 2 == 0 {
+                x.get([c, (y + 9 - t / 3) / 2 - 4, (p + 9 - t % 3) / 2 - 4]).unwrap_or(0.0)
+                    * w[[c, t / 3, t % 3]]
+            } else { 0.0 })",
+        );
+        assert_eq!(flat, own);
+    }
+
+    #[test]
     fn what_is_no_flattened_axis_stays() {
         let axes = |sum: &str| conv(sum).split(" Binary").next().unwrap_or_default().len();
         let of_two = axes("sum((0..4, 0..8), |c, t| x[[c, y, p]] * w[[o, c, 0, 0]])");
@@ -181,6 +209,7 @@ mod tests {
             "sum((0..4, 0..12), |c, t| x[[c, y + t / 6, p + t / 6]] * w[[o, t / 4, 0, 0]])",
             "sum((0..4, 0..8), |c, t| x[[c, y + (t + c) / 8, p]] * w[[o, c, 0, 0]])",
             "sum((0..4, 0..8), |c, t| x[[c, y + t / 4, p]] * w[[o, c, 0, 0]])",
+            "sum((0..4, 0..8), |c, t| x[[c, y + (t % 4 + 1) / 3, p + t / 4]] * w[[o, c, 0, 0]])",
             "sum((0..4, 0..8), |c, t| x[[c, y + t % 2, p]] * w[[o, c, 0, 0]])",
         ] {
             assert!(axes(sum) <= of_two + 1, "{sum}: {}", conv(sum));
