@@ -144,7 +144,13 @@ impl Convolution {
             let name = name.join("_and_");
             let keeps_order = !matches!(rules.reduction, Reduction::TapsFirst | Reduction::Columns);
             let is_choice = matches!(rules.outside, Outside::If | Outside::IfNot);
-            let keeps_bits = keeps_order && (self.is_transposed || !is_choice);
+            // Phases along axes that a program has flattened or split are other stages, and so are those of
+            // terms with more conditions than theirs.
+            let keeps_products = match self.is_transposed {
+                true => rules.axes == Axes::Own && rules.outside != Outside::If,
+                false => !is_choice,
+            };
+            let keeps_bits = keeps_order && keeps_products;
             found.push(Spelling { text: self.text(&name, rules), name, keeps_bits });
         };
         (0..CHANGES.len()).for_each(|n| add(&[n]));
