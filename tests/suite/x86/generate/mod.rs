@@ -10,7 +10,7 @@ mod values;
 
 use tvmtune_cpu::vector::{
     Address, Base, Count, DivOp, EntryId, LaneStride, Linear, Mask, Phase, Reg, Simd, Stmt,
-    Storage, TableEntry, Value, VectorBinary, VectorCode, VectorCompare, VectorUnary, Width,
+    Storage, TableEntry, Value, VectorCode, Width,
 };
 use tvmtune_ir::dag::{DType, ScalarId, TensorId};
 use tvmtune_ir::poly::{Poly, VarId};
