@@ -20,7 +20,7 @@ pub fn normalized(compute: &Compute, dag: &Dag) -> Compute {
         return compute.clone();
     }
     let mut compute = Compute { body: chosen_first(&compute.body), ..compute.clone() };
-    // Where the order of a sum is fixed, its axes are a part of the program.
+    // Fixed numerics define the order of a sum by its axes, so these stay as they were written.
     if dag.numerics == Numerics::Free && compute.reducer.is_some() {
         while let Some(split) = unflattened(&compute, &dag.facts()) {
             compute = split;

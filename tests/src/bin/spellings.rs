@@ -15,14 +15,14 @@ use tvmtune_tests::spellings;
 /// See the module.
 #[derive(Parser)]
 struct Options {
-    /// Where the crate is written.
+    /// The folder that the crate is written to.
     folder: PathBuf,
     /// The command line tool.
     command: PathBuf,
     /// Runs of the whole crate; the median of each spelling counts.
     #[arg(long, default_value_t = 3)]
     rounds: usize,
-    /// Print all spellings, not only those slower than this.
+    /// The factor over the fastest spelling from which on a spelling is named.
     #[arg(long, default_value_t = 1.1)]
     above: f64,
 }

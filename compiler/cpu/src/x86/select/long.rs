@@ -1,8 +1,7 @@
 //! Selection of operations on lanes of 64 bits that AVX2 has no instruction for, and of roundings to `f32`.
 
 use super::super::encode::Width;
-use super::super::inst::Inst;
-use super::super::inst::{Operand, VectorInst, VirtReg};
+use super::super::inst::{Inst, Operand, VectorInst, VirtReg};
 use super::super::opcode;
 use super::Selector;
 use crate::vector::VectorBinary;
