@@ -144,10 +144,9 @@ impl Convolution {
             let name = name.join("_and_");
             let keeps_order = !matches!(rules.reduction, Reduction::TapsFirst | Reduction::Columns);
             let is_choice = matches!(rules.outside, Outside::If | Outside::IfNot);
-            // Phases along axes that a program has flattened or split are other stages, and so are those of
-            // terms with more conditions than theirs.
+            // Phases of terms with more conditions than theirs are other stages.
             let keeps_products = match self.is_transposed {
-                true => rules.axes == Axes::Own && rules.outside != Outside::If,
+                true => rules.outside != Outside::If,
                 false => !is_choice,
             };
             let keeps_bits = keeps_order && keeps_products;

@@ -45,7 +45,7 @@ pub mod error; // refusals of primitives
 mod query; // questions about a schedule
 pub mod mask; // iterations that masks make contribute nothing
 pub mod online; // corrections of online reductions
-pub mod normal; // one form of what is written in several
+pub mod normal; // one form of programs written in several
 mod in_place; // reads of what a result replaces
 mod recurrence; // steps that need the one before
 mod value_range; // ranges of expressions
@@ -78,7 +78,7 @@ pub use trace::{Instruction, Threads};
 /// A schedule of a [`Dag`]. See the [crate documentation](self).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Schedule {
-    /// The program.
+    /// The program, in [normal form](normal).
     pub dag: Dag,
     /// The tensors of the dag, by the same ids, then those that primitives added.
     pub tensors: Vec<ScheduledTensor>,
@@ -98,6 +98,7 @@ impl Schedule {
     /// Makes the initial schedule: every stage at the root, every loop serial. Of a program with fixed
     /// numerics, reductions by lanes are two stages.
     pub fn new(dag: &Dag) -> Self {
+        let dag = normal::normalized(dag);
         let tensor = |it: &Tensor| ScheduledTensor {
             stage: match it.kind {
                 TensorKind::Computed(compute) => Some(StageId(compute.0)),
@@ -107,10 +108,10 @@ impl Schedule {
             tensor: it.clone(),
         };
         let mut schedule = Self {
-            dag: dag.clone(),
             tensors: dag.tensors.iter().map(tensor).collect(),
-            stages: dag.computes.iter().map(|it| Stage::new(normal::normalized(it, dag))).collect(),
+            stages: dag.computes.iter().cloned().map(Stage::new).collect(),
             order: (0..dag.computes.len() as u32).map(StageId).collect(),
+            dag,
             threads: Threads::default(),
             knobs: None,
             trace: Vec::new(),

@@ -119,8 +119,8 @@ impl Schedule {
     }
 }
 
-/// Returns the don't-care iterations of a compute, which no schedule needs to run: those where one
-/// of these polynomials in the axes of its normal form ([`super::normal`]) is negative.
+/// Returns the don't-care iterations of a compute of a program in normal form ([`super::normal`]), which no
+/// schedule needs to run: those where one of these polynomials in its axes is negative.
 pub fn dont_care(dag: &Dag, compute: &Compute) -> Vec<Poly> {
     let schedule = Schedule::new(dag);
     let stage = schedule.tensor(compute.tensor).stage;

@@ -5,6 +5,7 @@
 
 use tvmtune_ir::dag::{Compute, Dag, TensorKind, Types};
 use tvmtune_ir::target::{CpuTarget, GpuTarget, Target};
+use tvmtune_schedule::normal::normalized;
 
 use crate::work::{bytes_of, min_points};
 
@@ -33,6 +34,7 @@ struct Peak {
 /// Returns the lower bound in ns at given extents: all float reductions at the peak rate, or all results
 /// stored.
 pub fn lower_bound_ns(dag: &Dag, dims: &[i64], target: &Target) -> f64 {
+    let dag = &normalized(dag);
     let peak = match target {
         Target::Cpu(cpu) => Peak::of_cpu(cpu),
         Target::Gpu(gpu) => Peak::of_gpu(gpu),

@@ -64,6 +64,7 @@ impl WorkFunction {
     /// The work of a program at extents near some. The fraction of iterations that masks leave active is
     /// sampled, and is a constant: that at these extents.
     pub fn near(dag: &Dag, dims: &[i64]) -> Self {
+        let dag = &normalized(dag);
         let per_compute = dag.computes.iter().map(|it| {
             let points = executed(dag, it, dims);
             Product { factor: points.factor * flops(dag, it), ..points }
@@ -129,7 +130,7 @@ fn points(compute: &Compute, factor: f64) -> Product {
     Product::new(factor, compute.axes.iter().map(|it| &it.extent))
 }
 
-/// Returns the number of iterations that every schedule has: of a prefix scan one for each value, of
+/// Returns the number of iterations that every schedule of a program in normal form has: of a prefix scan one for each value, of
 /// others those that no mask skips. Padding counts, as is usual for the work of a convolution.
 pub fn min_points(dag: &Dag, compute: &Compute, dims: &[i64]) -> f64 {
     executed(dag, compute, dims).at(dims)
@@ -142,7 +143,6 @@ pub(crate) fn bytes_of(dag: &Dag, tensor: TensorId, dims: &[i64]) -> f64 {
 
 /// Returns [`min_points`] as a function of the dimensions, with the fraction that masks leave at these.
 fn executed(dag: &Dag, compute: &Compute, dims: &[i64]) -> Product {
-    let compute = &normalized(compute, dag);
     let shape = |it: TensorId| dag.tensor(it).shape.clone();
     if let Some(prefix) = Prefix::of(compute, &shape, dag, &dag.facts()) {
         let others = compute.axes.iter().enumerate().filter(|(n, _)| *n != prefix.axis);
@@ -256,6 +256,7 @@ mod tests {
                  }}"
             ))
             .unwrap();
+            let dag = normalized(&dag);
             min_points(&dag, &dag.computes[0], &[])
         };
         let flat = "sum(0..12, |k| if (i + k % 3) % 2 == 0 { x[[k / 3, i / 2]] * w[[k / 3, k % 3]] } else { 0.0 })";
