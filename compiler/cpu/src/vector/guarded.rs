@@ -44,8 +44,18 @@ impl GuardedTerm {
                 found.guards.extend(guards);
                 continue;
             }
+            found.term = match found.term {
+                // One choice by two conditions, as those on indices can be evaluated anywhere.
+                Expr::Select { condition, then, otherwise }
+                    if !guards.is_empty()
+                        && Guard::all_of(&condition).is_some()
+                        && *otherwise == *identity =>
+                {
+                    part.clone().binary(BinaryOp::And, *condition).select(*then, *otherwise)
+                }
+                term => part.clone().select(term, identity.clone()),
+            };
             found.weak.extend(guards);
-            found.term = part.clone().select(found.term, identity.clone());
         }
         (!found.guards.is_empty() || !found.weak.is_empty()).then_some(found)
     }

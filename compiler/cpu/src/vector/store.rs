@@ -67,8 +67,9 @@ impl<'t> Lowering<'t> {
         self.store(&write.target, target, value)
     }
 
-    /// Computes `reducer(value, old)` for the value of a write; a sum of products is contracted. The
-    /// program says what a product is: functions end in multiplications on some machines.
+    /// Computes `reducer(value, old)` for the value of a write; a sum of products is contracted, also of
+    /// products that count under a condition where the program leaves bits open. The program says what a product
+    /// is: functions end in multiplications on some machines.
     fn accumulate(
         &mut self,
         write: &Write,
@@ -77,21 +78,30 @@ impl<'t> Lowering<'t> {
         old: ValueId,
     ) -> ValueId {
         let dtype = self.tree.buffers[write.target.tensor.0 as usize].dtype;
-        let is_product = matches!(write.value.kind, TermKind::Binary(BinaryOp::Mul, ..));
-        match self.graph().op(value) {
-            Op::Binary(VectorBinary::MulF, a, b)
-                if is_product && reducer == Reducer::Sum && self.contracts(dtype) =>
-            {
-                self.graph().fma(a, b, old)
-            }
-            _ => self.combine(reducer, dtype, value, old),
-        }
+        let is_free = self.tree.nest.numerics == Numerics::Free;
+        let term = match &write.value.kind {
+            TermKind::Select(parts) if is_free => &parts[1].kind,
+            term => term,
+        };
+        let contracts = reducer == Reducer::Sum
+            && matches!(term, TermKind::Binary(BinaryOp::Mul, ..))
+            && (dtype != DType::F64 || is_free);
+        let sum = if contracts { self.add_product(value, old) } else { None };
+        sum.unwrap_or_else(|| self.combine(reducer, dtype, value, old))
     }
 
-    /// Returns whether a product that is summed is not rounded before: of `f64`, where the program leaves bits
-    /// open.
-    fn contracts(&self, dtype: DType) -> bool {
-        dtype != DType::F64 || self.tree.nest.numerics == Numerics::Free
+    /// Adds a product of floats, or one that is 0 where a condition fails; `None` if the value is none.
+    fn add_product(&mut self, value: ValueId, old: ValueId) -> Option<ValueId> {
+        let graph = self.graph();
+        match graph.op(value) {
+            Op::Binary(VectorBinary::MulF, a, b) => Some(graph.fma(a, b, old)),
+            Op::Select(condition, then, otherwise) if graph.op(otherwise) == Op::Splat(0) => {
+                let Op::Binary(VectorBinary::MulF, a, b) = graph.op(then) else { return None };
+                let sum = graph.fma(a, b, old);
+                Some(graph.select(condition, sum, old))
+            }
+            _ => None,
+        }
     }
 
     /// Refuses reductions that lanes of this width do not have: of `f32` in lanes of 64 bits, lanes are combined

@@ -184,6 +184,9 @@ pub(super) const PERMQ: Opcode = rvm(P66, 3, 0x00).wide();
 pub(super) const KMOVW: Opcode = rvm(NONE, 1, 0x90).vex();
 pub(super) const KMOVW_STORE: Opcode = rvm(NONE, 1, 0x91).stores().vex();
 pub(super) const KMOVW_FROM_GPR: Opcode = rvm(NONE, 1, 0x92).vex();
+pub(super) const KNOTW: Opcode = rvm(NONE, 1, 0x44).vex();
+/// Of 8 lanes; the other bits become 0.
+pub(super) const KNOTB: Opcode = rvm(P66, 1, 0x44).vex();
 pub(super) const KANDW: Opcode = rvm(NONE, 1, 0x41).vex();
 pub(super) const KORW: Opcode = rvm(NONE, 1, 0x45).vex();
 pub(super) const KXORW: Opcode = rvm(NONE, 1, 0x47).vex();

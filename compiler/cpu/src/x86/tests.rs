@@ -254,6 +254,8 @@ const ALLOCATABLE_MASKS: &[Case] = &[
     (op::KMOVW, W128, "kmovw", "k0 k2"),
     (op::KMOVW_FROM_GPR, W128, "kmovw", "k0 d2"),
     (op::KORTESTW, W128, "kortestw", "k0 k2"),
+    (op::KNOTW, W128, "knotw", "k0 k2"),
+    (op::KNOTB, W128, "knotb", "k0 k2"),
     (op::KANDW, W256, "kandw", "k0 k1 k2"),
     (op::KORW, W256, "korw", "k0 k1 k2"),
     (op::KXORW, W256, "kxorw", "k0 k1 k2"),

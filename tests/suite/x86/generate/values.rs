@@ -168,7 +168,7 @@ impl Generator<'_> {
     fn truth(&mut self, depth: u32) -> Value {
         const FLOATS: [VectorCompare; 4] =
             [VectorCompare::LtF, VectorCompare::LeF, VectorCompare::EqF, VectorCompare::NeF];
-        match self.tape.below(4) {
+        match self.tape.below(5) {
             0 => {
                 let op = self.tape.pick(&FLOATS);
                 Value::Compare(op, self.boxed(Kind::Float, depth), self.boxed(Kind::Float, depth))
@@ -176,6 +176,14 @@ impl Generator<'_> {
             1 => {
                 let op = self.tape.pick(&[VectorCompare::LtI, VectorCompare::EqI]);
                 Value::Compare(op, self.boxed(Kind::Int, depth), self.boxed(Kind::Int, depth))
+            }
+            2 => {
+                let all = match self.simd.width {
+                    Width::Bits32 => u32::MAX.into(),
+                    Width::Bits64 => u64::MAX,
+                };
+                let all = Box::new(Value::Splat(all));
+                Value::Binary(VectorBinary::Xor, self.boxed(Kind::Truth, depth), all)
             }
             _ => {
                 let ops = [VectorBinary::And, VectorBinary::Or, VectorBinary::Xor];

@@ -24,8 +24,8 @@ impl Emitter<'_> {
 
     fn encode(&mut self, op: Opcode, width: Width, fields: Fields) {
         if op.vex_only {
-            // Moves and tests of masks take the length 0, logic of masks the length 1.
-            let is_short = (0x90..0x99).contains(&op.byte);
+            // Moves, tests and negations of masks take the length 0, logic of two masks the length 1.
+            let is_short = (0x90..0x99).contains(&op.byte) || op.byte == opcode::KNOTW.byte;
             self.asm.vex(op, if is_short { Width::W128 } else { Width::W256 }, fields);
         } else if self.isa == Isa::Avx512 {
             self.asm.evex(op, width, fields);

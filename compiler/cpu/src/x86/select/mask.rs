@@ -5,7 +5,9 @@ use super::super::inst::{Inst, IntOperand, MemOperand, Operand, RegClass, Vector
 use super::super::opcode::{self, Opcode};
 use super::memory::Element;
 use super::{PhaseConstant, Selector};
-use crate::vector::{Count, LaneStride, Mask, Storage, Value, VectorBinary, VectorCompare};
+use crate::vector::{
+    Count, LaneStride, Mask, Reg, Stmt, Storage, Value, VectorBinary, VectorCompare,
+};
 use tvmtune_math::lane::Width as LaneWidth;
 
 /// Returns the immediate of `vcmpps` or `vpcmpd` for a comparison, with operands swapped or not.
@@ -31,9 +33,42 @@ fn logic(op: VectorBinary) -> Option<Opcode> {
     }
 }
 
+/// Calls `visit` for each assignment to a register, with its value and its mask, in order.
+fn for_each_set(body: &[Stmt], visit: &mut dyn FnMut(Reg, &Value, Option<&Mask>)) {
+    for stmt in body {
+        match stmt {
+            Stmt::Set { reg, value, mask } => visit(*reg, value, mask.as_ref()),
+            Stmt::Loop { body, .. } | Stmt::IfAny { then: body, .. } => for_each_set(body, visit),
+            Stmt::If { then, otherwise, .. } => {
+                for_each_set(then, visit);
+                for_each_set(otherwise, visit);
+            }
+            Stmt::Let { .. } | Stmt::Store { .. } | Stmt::Prefetch { .. } => {}
+        }
+    }
+}
+
 impl Selector<'_> {
     pub(super) fn new_mask(&mut self) -> VirtReg {
         self.code.new_virt_reg(RegClass::Mask)
+    }
+
+    /// Finds the registers that are truth values and never anything else: on AVX-512, they are mask registers.
+    pub(super) fn find_truth_values(&mut self, body: &[Stmt]) {
+        if !self.is_avx512() {
+            return;
+        }
+        let mut n_sets = vec![0; self.regs.len()];
+        for_each_set(body, &mut |reg, value, mask| {
+            let n = reg.0 as usize;
+            n_sets[n] += 1;
+            self.truth_values[n] = n_sets[n] == 1 && mask.is_none() && self.is_condition(value);
+        });
+        for (n, is_truth) in self.truth_values.iter().enumerate() {
+            if *is_truth {
+                self.code.classes[self.regs[n].0 as usize] = RegClass::Mask;
+            }
+        }
     }
 
     /// Returns whether AVX-512 computes a truth value in a mask register.
@@ -42,17 +77,43 @@ impl Selector<'_> {
             Value::Compare(..)
             | Value::Load { storage: Storage::Bool, .. }
             | Value::LoadAt { storage: Storage::Bool, .. } => true,
+            Value::Reg(reg) => self.truth_values[reg.0 as usize],
             Value::Binary(op, x, y) => {
-                logic(*op).is_some() && self.is_condition(x) && self.is_condition(y)
+                logic(*op).is_some()
+                    && self.is_condition(x)
+                    && (self.is_condition(y) || self.is_not(*op, y))
             }
             _ => false,
         }
     }
 
+    /// Returns whether an operation with a value negates a truth value.
+    fn is_not(&self, op: VectorBinary, value: &Value) -> bool {
+        let all = match self.simd.width {
+            LaneWidth::Bits32 => u64::from(u32::MAX),
+            LaneWidth::Bits64 => u64::MAX,
+        };
+        op == VectorBinary::Xor && matches!(value, Value::Splat(bits) if *bits == all)
+    }
+
     /// Selects a truth value into a mask register; AVX-512 only.
     pub(super) fn condition(&mut self, value: &Value) -> VirtReg {
+        if let Value::Reg(reg) = value
+            && self.truth_values[reg.0 as usize]
+        {
+            return self.regs[reg.0 as usize];
+        }
         let dst = self.new_mask();
+        self.condition_into(value, dst);
+        dst
+    }
+
+    /// Selects a truth value into a given mask register; AVX-512 only.
+    pub(super) fn condition_into(&mut self, value: &Value, dst: VirtReg) {
         match value {
+            Value::Reg(reg) if self.truth_values[reg.0 as usize] => {
+                self.unary(opcode::KMOVW, dst, Operand::Reg(self.regs[reg.0 as usize]));
+            }
             Value::Compare(op, x, y) => {
                 let swap = self.folds(x) && !self.folds(y);
                 let (x, y) = if swap { (y, x) } else { (x, y) };
@@ -71,6 +132,14 @@ impl Selector<'_> {
                 let index = Some(self.first_lane(index));
                 self.load_condition(Element { address, index }, *lanes, mask.as_ref(), dst);
             }
+            Value::Binary(op, x, y) if self.is_condition(x) && self.is_not(*op, y) => {
+                let x = self.condition(x);
+                let not = match self.simd.width {
+                    LaneWidth::Bits32 => opcode::KNOTW,
+                    LaneWidth::Bits64 => opcode::KNOTB,
+                };
+                self.unary(not, dst, Operand::Reg(x));
+            }
             Value::Binary(op, x, y) if self.is_condition(x) || self.is_condition(y) => {
                 match logic(*op) {
                     Some(logic) => {
@@ -82,7 +151,6 @@ impl Selector<'_> {
             }
             _ => self.condition_of_vector(value, dst),
         }
-        dst
     }
 
     fn load_condition(

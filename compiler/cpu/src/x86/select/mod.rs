@@ -62,6 +62,8 @@ struct Selector<'a> {
     phase_constants: BTreeMap<PhaseConstant, VirtReg>,
     /// Virtual registers of the registers of vector code.
     regs: Vec<VirtReg>,
+    /// For each of these, whether it is a mask register.
+    truth_values: Vec<bool>,
     plan: InductionPlan,
     active: ActiveVars,
     n_scopes: usize,
@@ -87,12 +89,14 @@ pub(super) fn select(
         prologue: Vec::new(),
         phase_constants: BTreeMap::new(),
         regs: (0..kernel.n_regs).map(VirtReg).collect(),
+        truth_values: vec![false; kernel.n_regs as usize],
         sums: vec![None; plan.n_sums()],
         plan,
         active: ActiveVars::default(),
         n_scopes: 0,
         copy_slots: None,
     };
+    select.find_truth_values(&phase.body);
     select.tasks(&grid, phase);
     let mut code = select.code;
     let body = std::mem::replace(&mut code.insts, select.prologue);
@@ -309,7 +313,10 @@ impl Selector<'_> {
 
     fn set(&mut self, reg: Reg, value: &Value, mask: Option<&Mask>) {
         let dst = self.regs[reg.0 as usize];
-        if mask.is_none() && self.combine_where(reg, value) {
+        if self.truth_values[reg.0 as usize] {
+            return self.condition_into(value, dst);
+        }
+        if mask.is_none() && (self.combine_where(reg, value) || self.fma_where(reg, value)) {
             return;
         }
         let Some(mask) = self.lane_mask(mask) else {

@@ -132,7 +132,7 @@ impl Selector<'_> {
     /// Selects a value into a register.
     pub(super) fn vector(&mut self, value: &Value) -> VirtReg {
         match value {
-            Value::Reg(reg) => self.regs[reg.0 as usize],
+            Value::Reg(reg) if !self.is_condition(value) => self.regs[reg.0 as usize],
             Value::Scalar(entry) => self.phase_constant(PhaseConstant::Scalar(*entry)),
             _ => {
                 let dst = self.new_vector();
@@ -269,6 +269,26 @@ impl Selector<'_> {
         let b = self.operand(then);
         let inst = self.inst(opcode_of(self.ops, *op), dst, b);
         let (a, mask) = (Some(dst), Some(mask));
+        self.push(Inst::Vector(VectorInst { a, mask, updates: true, ..inst }));
+        true
+    }
+
+    /// Selects `reg = if condition { x * y + reg } else { reg }` as one operation that leaves the other lanes as
+    /// they are; returns whether the value is that. AVX-512 only.
+    pub(super) fn fma_where(&mut self, reg: Reg, value: &Value) -> bool {
+        let Value::Select { condition, then, otherwise } = value else { return false };
+        let Value::Fma(x, y, sum) = &**then else { return false };
+        let is_own = |it: &Value| matches!(it, Value::Reg(of) if *of == reg);
+        if !is_own(sum) || !is_own(otherwise) || !self.is_avx512() {
+            return false;
+        }
+        let dst = self.regs[reg.0 as usize];
+        let mask = self.condition(condition);
+        let (x, y) = if self.folds(x) && !self.folds(y) { (y, x) } else { (x, y) };
+        let (a, b) = self.sources(x, y);
+        let [_, _, dst_plus_product] = self.ops.fma;
+        let inst = self.inst(dst_plus_product, dst, b);
+        let (a, mask) = (Some(a), Some(mask));
         self.push(Inst::Vector(VectorInst { a, mask, updates: true, ..inst }));
         true
     }
