@@ -1,9 +1,10 @@
-//! Loop-invariant code motion: a part of an elementwise body that is invariant along an axis.
+//! Loop-invariant code motion: a part of a body that is invariant along an axis. Those of reductions are found
+//! by [`super::hoist_operand`].
 
-use crate::error::{ErrorKind, ScheduleError, refuse_if};
+use crate::error::{ErrorKind, ScheduleError};
 use crate::{Instruction, Schedule, StageId};
 use tvmtune_ir::dag::access::work;
-use tvmtune_ir::dag::{BinaryOp, Compute, DType, Expr, Literal, Numerics};
+use tvmtune_ir::dag::{BinaryOp, Compute, ComputeAxis, DType, Expr, Literal, Numerics};
 use tvmtune_ir::poly::{Poly, VarId};
 
 /// Parts whose work is no more than this stay in the loop.
@@ -11,12 +12,14 @@ const CHEAP: u64 = 4;
 
 /// A part of a stage's body that varies along some of its axes only.
 pub struct InvariantPart {
-    /// The positions of those axes among the compute's; at least one, not all.
-    pub axes: Vec<usize>,
-    /// The part: computed once for each of their values.
+    /// The axes of the stage that computes it.
+    pub axes: Vec<ComputeAxis>,
+    /// The positions of the axes along which it varies among the compute's; not all.
+    pub along: Vec<usize>,
+    /// The part, by its own axes.
     pub value: Expr,
     /// The body, with a read in place of the part.
-    body: Expr,
+    pub(super) body: Expr,
 }
 
 impl Schedule {
@@ -32,21 +35,22 @@ impl Schedule {
     ///                                                y[i, j] = e[i, j] * y_same[i]
     /// y[i, j] = x[i, j] * rsqrt(v[i] + 1e-5)    =>   y_same[i] = rsqrt(v[i] + 1e-5)
     ///                                                y[i, j] = x[i, j] * y_same[i]
+    /// c[i, j] = sum(k, exp(a[i, k]) * b[k, j])  =>   c_same[i, k] = exp(a[i, k])
+    ///                                                c[i, j] = sum(k, c_same[i, k] * b[k, j])
     /// ```
     ///
     /// # Errors
     ///
-    /// - [`ErrorKind::IsReduction`], [`ErrorKind::NothingInvariant`] if there is no such part.
+    /// - [`ErrorKind::NothingInvariant`] if there is no such part.
     /// - [`ErrorKind::NotRoot`] if the stage reads what runs in another stage.
     ///
     /// # Source
     ///
     /// Loop-invariant code motion (LLVM's LICM); reciprocals of invariant divisors: LLVM's `arcp`.
     pub fn hoist_invariant(&mut self, stage: StageId) -> Result<StageId, ScheduleError> {
-        let InvariantPart { axes, value, body } = self.invariant_part(stage)?;
+        let InvariantPart { axes, value, body, .. } = self.invariant_part(stage)?;
         let (hoisted, tensor) = self.next_ids();
         let own = &self.stage(stage).compute;
-        let axes: Vec<_> = axes.iter().map(|it| own.axes[*it].clone()).collect();
         let compute = Compute { tensor, n_spatial: axes.len(), axes, reducer: None, body: value };
         self.check_stage_size(stage, &compute)?;
         let mut origin = self.tensor(own.tensor).tensor.clone();
@@ -64,10 +68,15 @@ impl Schedule {
     /// Those of [`hoist_invariant`](Self::hoist_invariant).
     pub fn invariant_part(&self, stage: StageId) -> Result<InvariantPart, ScheduleError> {
         let compute = &self.live_stage(stage)?.compute;
-        refuse_if(compute.reducer.is_some(), ErrorKind::IsReduction.of_stage(stage))?;
         self.check_reads_roots(stage)?;
-        let found = self.find_invariant(compute, &compute.body);
-        let (axes, part) = found.ok_or(ErrorKind::NothingInvariant.of_stage(stage))?;
+        let nothing = ErrorKind::NothingInvariant.of_stage(stage);
+        if compute.reducer.is_some() {
+            // The order of a sum is made of its loops, which a new stage does not change; its body may have
+            // been taken apart already.
+            self.check_untouched(stage)?;
+            return self.costly_operand(compute).ok_or(nothing);
+        }
+        let (axes, part) = self.find_invariant(compute, &compute.body).ok_or(nothing)?;
         let facts = self.dag.facts();
         let position = |var: VarId| axes.iter().position(|it| *it == var.0 as usize);
         let renamed = |var: VarId| position(var).map(|it| Poly::var(VarId(it as u32)));
@@ -90,7 +99,8 @@ impl Schedule {
             }
         };
         let value = value.substitute_vars(&renamed, &facts);
-        Ok(InvariantPart { axes, value, body })
+        let own = axes.iter().map(|it| compute.axes[*it].clone()).collect();
+        Ok(InvariantPart { axes: own, along: axes, value, body })
     }
 
     /// Finds the first part of a value that is worth moving, with the axes along which it varies.
@@ -134,12 +144,12 @@ enum Part<'a> {
 }
 
 /// Returns the axes along which a value varies, out of `n_axes`.
-fn axes_of(value: &Expr, n_axes: usize) -> Vec<usize> {
+pub(super) fn axes_of(value: &Expr, n_axes: usize) -> Vec<usize> {
     (0..n_axes).filter(|it| value.mentions(VarId(*it as u32))).collect()
 }
 
 /// Replaces the parts of an expression for which `replacement` gives one, outermost first.
-fn replaced(value: &Expr, replacement: &dyn Fn(&Expr) -> Option<Expr>) -> Expr {
+pub(super) fn replaced(value: &Expr, replacement: &dyn Fn(&Expr) -> Option<Expr>) -> Expr {
     let value = replacement(value).unwrap_or_else(|| value.clone());
     value.map_children(&mut |it| replaced(it, replacement))
 }

@@ -32,6 +32,7 @@ mod downcast;
 mod factor_out;
 mod fuse;
 mod hoist_invariant;
+mod hoist_operand;
 mod fixed_order;
 mod inline;
 mod online_reduction;

@@ -35,6 +35,19 @@ impl Builder {
         }
     }
 
+    /// Computes functions of the operands of tiled reductions once for each element, as if they had been written
+    /// as tensors. On GPUs, that was not measured.
+    pub(super) fn hoist_operands(&mut self) {
+        if self.is_gpu() {
+            return;
+        }
+        for stage in self.schedule.order.clone() {
+            if self.is_tiled(stage) {
+                cpu::hoist_invariant::operands(self, stage);
+            }
+        }
+    }
+
     /// Replaces divisions by constants by products: in vectors, a quotient takes as long as a dozen of these.
     /// On GPUs, that was not measured.
     pub(super) fn multiply_by_reciprocals(&mut self) {

@@ -73,6 +73,7 @@ pub fn sketches(dag: &Dag, target: &Target) -> Vec<Sketch> {
     start.decompose_into_phases();
     start.multiply_by_reciprocals();
     start.inline_stages();
+    start.hoist_operands();
     let mut sketches = Vec::new();
     let factored = start.with_factors_out();
     if let Some(groups) = chain::fuse_chains(&factored, &factored.fusion_groups()) {

@@ -1,5 +1,5 @@
 //! Loop-invariant code motion: subexpressions that do not vary along an axis are computed once for each
-//! row where stages run row by row, else in a phase of their own where that pays.
+//! row where stages run row by row, else in a phase of their own where that pays, as operands of products do.
 
 use crate::sketch::{Builder, Result};
 use tvmtune_ir::dag::access::work;
@@ -18,7 +18,7 @@ pub(super) fn to_rows(b: &mut Builder, stage: StageId, depth: usize) -> Result<V
     let mut hoisted = Vec::new();
     let is_row_invariant = |b: &Builder| {
         let found = b.schedule.invariant_part(stage);
-        found.is_ok_and(|it| it.axes.iter().all(|axis| *axis < depth))
+        found.is_ok_and(|it| it.along.iter().all(|axis| *axis < depth))
     };
     while is_row_invariant(b) {
         hoisted.push(b.apply(|it| it.hoist_invariant(stage))?);
@@ -36,11 +36,16 @@ pub(super) fn to_phases(b: &mut Builder, stage: StageId) -> Result<()> {
     Ok(())
 }
 
+/// Hoists functions of the operands of a reduction whose tiles use each element many times.
+pub(in crate::sketch) fn operands(b: &mut Builder, stage: StageId) {
+    // A part that cannot be hoisted is computed where it is used.
+    while b.reduces(stage) && pays(b, stage) && b.apply(|it| it.hoist_invariant(stage)).is_ok() {}
+}
+
 fn pays(b: &Builder, stage: StageId) -> bool {
     let Ok(invariant) = b.schedule.invariant_part(stage) else { return false };
-    let extents = b.extents(stage);
-    let all: u64 = extents.iter().size();
-    let hoisted: u64 = invariant.axes.iter().map(|it| extents[*it]).size();
+    let all: u64 = b.extents(stage).iter().size();
+    let hoisted: u64 = invariant.axes.iter().map(|it| b.max_extent(&it.extent)).size();
     let saved = work(&invariant.value).saturating_mul(all / b.lanes());
     all / hoisted.max(1) >= MIN_USES && saved >= MIN_SAVED_CYCLES
 }

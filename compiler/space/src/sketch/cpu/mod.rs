@@ -8,7 +8,7 @@ mod blocks;
 mod copies;
 mod elementwise;
 mod enumerate;
-mod hoist_invariant;
+pub(super) mod hoist_invariant;
 mod recurrence;
 mod register_tile;
 mod rows;
