@@ -40,6 +40,7 @@ mod legalize;
 mod lower;
 mod long;
 mod partition;
+mod peel; // choices at the ends of loops
 mod numbering;
 mod prefetch;
 mod print;

@@ -101,12 +101,15 @@ impl Lowering<'_> {
         }
         let is_open = |id: GuardId| bounds.iter().all(|it| it.id != id);
         let tested = self.common_guards(loop_, &leaves, &is_open)?;
-        if bounds.is_empty() {
+        let turns = self.turning_points(loop_)?;
+        if bounds.is_empty() && turns.is_empty() {
             return Ok(vec![IterRange { count: extent, tested, ..IterRange::default() }]);
         }
         let known: Option<Vec<i64>> = bounds.iter().map(|it| it.at.as_constant()).collect();
         let mut ranges = match (extent.as_constant(), known) {
-            (Some(extent), Some(known)) => partition_static(extent, &known, &bounds, &leaves),
+            (Some(extent), Some(known)) => {
+                partition_static(extent, &known, &turns, &bounds, &leaves)
+            }
             _ => self.partition_dynamic(loop_, &extent, &bounds, &leaves),
         };
         for range in ranges.iter_mut().filter(|it| !it.at_most_one) {
@@ -405,11 +408,12 @@ impl Lowering<'_> {
     }
 }
 
-/// Splits a loop whose extent and bounds are constants. Iterations in which every statement is guarded
-/// off are left out: a task at the edge may have whole tiles beyond it.
+/// Splits a loop whose extent and bounds are constants, also where choices turn. Iterations in which every
+/// statement is guarded off are left out: a task at the edge may have whole tiles beyond it.
 fn partition_static(
     extent: i64,
     known: &[i64],
+    turns: &[i64],
     bounds: &[GuardBound],
     leaves: &[Vec<GuardId>],
 ) -> Vec<IterRange> {
@@ -418,7 +422,7 @@ fn partition_static(
         around.filter_map(GuardBound::end).min().unwrap_or(extent)
     };
     let extent = leaves.iter().map(ends_of).max().map_or(extent, |it| it.min(extent));
-    let inner = known.iter().copied().filter(|it| (1..extent).contains(it));
+    let inner = known.iter().chain(turns).copied().filter(|it| (1..extent).contains(it));
     let mut ends: Vec<i64> = inner.chain((extent > 0).then_some(extent)).collect();
     ends.sort_unstable();
     ends.dedup();
@@ -525,7 +529,7 @@ mod tests {
     fn iterations_are_left_out_if_no_statement_runs_in_them() {
         let bounds = [bound(0, 3), bound(1, 7)];
         let n_left = |leaves: &[Vec<GuardId>]| -> i64 {
-            let ranges = partition_static(10, &[3, 7], &bounds, leaves);
+            let ranges = partition_static(10, &[3, 7], &[], &bounds, leaves);
             ranges.iter().map(|it| it.count.as_constant().unwrap()).sum()
         };
         assert_eq!(n_left(&[vec![0]]), 3);

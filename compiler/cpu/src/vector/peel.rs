@@ -1,0 +1,127 @@
+//! Loop peeling: the first and the last iterations of a loop, where choices by its variable turn out otherwise
+//! than between.
+//!
+//! ```text
+//! for i in 0..58 { s[i] = if i >= 1 && i < 57 { x[i - 1] } else { 0 } }
+//!     =>   s[0] = 0; for i in 1..57 { s[i] = x[i - 1] }; s[57] = 0
+//! ```
+//!
+//! In: a loop of known extent. Out: the iterations from which on a choice is another, at which
+//! [`super::partition`] splits it.
+//!
+//! # Source
+//!
+//! LLVM's `LoopPeel`; index-set splitting.
+
+use super::Unsupported;
+use super::affine::{Affine, Coef};
+use super::context::Lowering;
+use super::tree::{Loop, LoopMode, Node, Term, TermKind};
+use tvmtune_ir::dag::CompareOp;
+
+/// Iterations at either end that may be peeled: padding is narrow. Chosen by judgement.
+const MAX_PEELED: i64 = 4;
+/// The fewest iterations of a loop that is peeled.
+const MIN_EXTENT: i64 = 4 * MAX_PEELED;
+
+impl Lowering<'_> {
+    /// Returns the iterations near the ends of a loop from which on a choice by its variable alone is another.
+    pub(super) fn turning_points(&mut self, loop_: &Loop) -> Result<Vec<i64>, Unsupported> {
+        let extent = self.tree.var(loop_.var).extent.as_constant();
+        let Some(extent) = extent.filter(|it| *it >= MIN_EXTENT) else { return Ok(Vec::new()) };
+        // Each part is another copy of the body: a short one.
+        if loop_.kind != LoopMode::Serial || has_loops(&loop_.body) {
+            return Ok(Vec::new());
+        }
+        let mut comparisons: Vec<(CompareOp, Affine)> = Vec::new();
+        Node::for_each_write(&loop_.body, &mut Vec::new(), &mut |write, _| {
+            collect(&write.value, &mut comparisons);
+        });
+        let mut points = Vec::new();
+        for (op, form) in &comparisons {
+            let mut form = self.eval(form)?;
+            if let Some(Coef::Const(step)) = form.take(loop_.var)
+                && let Some(rest) = form.as_constant()
+            {
+                let holds = |iteration: i64| compare(*op, step * iteration + rest);
+                points.extend(turn(extent, &holds));
+            }
+        }
+        points.retain(|it| {
+            (1..=MAX_PEELED).contains(it) || (1..=MAX_PEELED).contains(&(extent - it))
+        });
+        Ok(points)
+    }
+}
+
+/// Returns whether nodes contain loops that are not written out.
+fn has_loops(nodes: &[Node]) -> bool {
+    nodes.iter().any(|it| {
+        matches!(it, Node::Loop(it) if !matches!(it.kind, LoopMode::Unrolled(_) | LoopMode::Vectorized(_)))
+            || has_loops(it.body())
+    })
+}
+
+/// Collects the comparisons of indices that choose between values, as differences that are compared with 0.
+fn collect(value: &Term, found: &mut Vec<(CompareOp, Affine)>) {
+    if let TermKind::Select(parts) = &value.kind {
+        collect_conditions(&parts[0], found);
+    }
+    value.children().into_iter().for_each(|it| collect(it, found));
+}
+
+fn collect_conditions(condition: &Term, found: &mut Vec<(CompareOp, Affine)>) {
+    if let TermKind::Compare(op, a, b) = &condition.kind
+        && let (TermKind::Index(a), TermKind::Index(b)) = (&a.kind, &b.kind)
+    {
+        let mut difference = a.clone();
+        difference.add_scaled(b, &Coef::Const(-1));
+        found.push((*op, difference));
+    }
+    condition.children().into_iter().for_each(|it| collect_conditions(it, found));
+}
+
+/// Compares a number with 0; equality turns twice, and its iteration is not peeled.
+fn compare(op: CompareOp, value: i64) -> bool {
+    match op {
+        CompareOp::Lt | CompareOp::Ge => value < 0,
+        CompareOp::Le | CompareOp::Gt => value <= 0,
+        CompareOp::Eq | CompareOp::Ne => true,
+    }
+}
+
+/// Returns the first iteration for which a monotone condition is another than for the first; `None` if it never
+/// is.
+fn turn(extent: i64, holds: &dyn Fn(i64) -> bool) -> Option<i64> {
+    let (mut same, mut other) = (0, extent - 1);
+    if holds(same) == holds(other) {
+        return None;
+    }
+    while other - same > 1 {
+        let middle = same + (other - same) / 2;
+        let end = if holds(middle) == holds(0) { &mut same } else { &mut other };
+        *end = middle;
+    }
+    Some(other)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn conditions_turn_where_they_first_differ() {
+        for (op, step, rest, expected) in [
+            (CompareOp::Ge, 1, -1, Some(1)),
+            (CompareOp::Lt, 1, -57, Some(57)),
+            (CompareOp::Le, 2, -5, Some(3)),
+            (CompareOp::Gt, -1, 3, Some(3)),
+            (CompareOp::Ge, 1, 0, None),
+            (CompareOp::Lt, 1, -58, None),
+            (CompareOp::Eq, 1, -3, None),
+        ] {
+            let found = turn(58, &|it| compare(op, step * it + rest));
+            assert_eq!(found, expected, "{op:?} {step} {rest}");
+        }
+    }
+}
