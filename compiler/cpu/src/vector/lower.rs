@@ -11,7 +11,7 @@ use super::partition::IterRange;
 use super::table::Table;
 use super::tree::{GuardId, Loop, LoopMode, Node, Tree, Write};
 use super::{
-    Count, Linear, Phase, Simd, Stmt, Unsupported, VectorCode, build, interchange, promote,
+    Count, Linear, Phase, Simd, Stmt, Unsupported, VectorCode, build, hoist, interchange, promote,
 };
 use tvmtune_ir::dag::TensorId;
 use tvmtune_ir::poly::{Interval, Poly, VarId};
@@ -43,13 +43,15 @@ fn lower_in_lanes(nest: &Nest, simd: Simd) -> Result<VectorCode, Unsupported> {
     let allocations = allocate_or_serialize(&mut tree);
     let table = Table::new(nest, &tree.facts);
     let mut lower = Lowering::new(&tree, table, allocations);
-    let phases = lower.phases()?;
+    let mut phases = lower.phases()?;
+    let mut n_regs = lower.versions.len() as u32;
+    phases.iter_mut().for_each(|it| hoist::hoist(it, simd, &mut n_regs));
     Ok(VectorCode {
         name: nest.name.clone(),
         isa: simd.isa,
         width: simd.width,
         scratch_bytes: lower.allocations.scratch.clone(),
-        n_regs: lower.versions.len() as u32,
+        n_regs,
         threads: nest.threads,
         table: lower.table.into_entries(),
         phases,

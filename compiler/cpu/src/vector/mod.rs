@@ -36,6 +36,7 @@ mod expr;
 mod fallback;
 mod gather;
 mod guarded;
+mod hoist; // loop-invariant code motion
 mod legalize;
 mod lower;
 mod long;
