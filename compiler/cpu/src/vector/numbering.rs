@@ -277,8 +277,32 @@ impl ValueGraph {
             Some(false) => otherwise,
             Some(true) => then,
             None if then == otherwise => then,
+            // Lanes that a load leaves out are 0.
+            None if self.op(otherwise) == Op::Splat(0) && self.is_loaded_where(then, condition) => {
+                then
+            }
             None => self.node(Op::Select(condition, then, otherwise)),
         }
+    }
+
+    /// Returns whether a value is a load of no other lanes than those in which a condition holds.
+    fn is_loaded_where(&self, value: ValueId, condition: ValueId) -> bool {
+        let (Op::Load(place, _) | Op::Gather(place, _) | Op::LoadAt(place, _, _)) = self.op(value)
+        else {
+            return false;
+        };
+        matches!(place.mask, MaskRef::Where(mask) if self.implies(mask, condition))
+    }
+
+    /// Returns whether a conjunction has a condition among its terms.
+    fn implies(&self, conjunction: ValueId, condition: ValueId) -> bool {
+        conjunction == condition
+            || match self.op(conjunction) {
+                Op::Binary(VectorBinary::And, a, b) => {
+                    self.implies(a, condition) || self.implies(b, condition)
+                }
+                _ => false,
+            }
     }
 
     pub(super) fn reduce(&mut self, op: VectorBinary, a: ValueId) -> ValueId {

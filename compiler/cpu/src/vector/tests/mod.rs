@@ -2,6 +2,7 @@
 
 mod bits;
 mod guarded;
+mod hoist;
 mod lane_phases;
 mod legalize;
 mod long;
