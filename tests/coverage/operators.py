@@ -232,6 +232,8 @@ OPERATORS = {
     "upper": lambda a, b: a.triu() @ b.triu(),
     "lower_lower": lambda a, b: a.tril() @ b.tril(),
     "linear_gelu": lambda x, w, b: F.gelu(F.linear(x, w, b)),
+    "linear_of_gelu": lambda x, w: F.linear(F.gelu(x), w),
+    "lower_factor": lambda a, b: a.tril() @ b,
     "row_products": lambda x, y: (x * y).sum(1),
     # attention
     "attention": lambda q, k, v: F.scaled_dot_product_attention(q, k, v, scale=0.125),
@@ -254,6 +256,7 @@ OPERATORS = {
     "depthwise5x5_by_2": lambda x, w: F.conv2d(
         x, w[:, None], stride=2, padding=2, groups=x.shape[1]
     ),
+    "conv_of_silu": lambda x, w: F.conv2d(F.silu(x), w),
     # transposed convolutions
     "transposed_plain": lambda x, w: F.conv_transpose2d(x, w, stride=2, padding=1),
     "transposed_phases": transposed_phases,

@@ -70,8 +70,7 @@ pub struct Spelling {
     pub name: String,
     /// The function, with its attribute.
     pub text: String,
-    /// The terms of sums come in the order of the first spelling, and are products, which a sum contracts, where
-    /// they are there.
+    /// The terms of sums come in the order of the first spelling.
     pub keeps_bits: bool,
 }
 
@@ -143,13 +142,8 @@ impl Convolution {
             let name: Vec<&str> = names.iter().map(|n| CHANGES[*n].0).collect();
             let name = name.join("_and_");
             let keeps_order = !matches!(rules.reduction, Reduction::TapsFirst | Reduction::Columns);
-            let is_choice = matches!(rules.outside, Outside::If | Outside::IfNot);
             // Phases of terms with more conditions than theirs are other stages.
-            let keeps_products = match self.is_transposed {
-                true => rules.outside != Outside::If,
-                false => !is_choice,
-            };
-            let keeps_bits = keeps_order && keeps_products;
+            let keeps_bits = keeps_order && !(self.is_transposed && rules.outside == Outside::If);
             found.push(Spelling { text: self.text(&name, rules), name, keeps_bits });
         };
         (0..CHANGES.len()).for_each(|n| add(&[n]));

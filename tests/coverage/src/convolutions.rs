@@ -128,3 +128,13 @@ pub fn depthwise5x5_by_2(
         })
     })
 }
+
+#[autotune(dims(B = 1, C = 64, O = 64, H = 56, W = 56))]
+pub fn conv_of_silu(
+    x: Tensor<f32, B, C, H, W>,
+    w: Weight<f32, O, C, 3, 3>,
+) -> Tensor<f32, B, O, { H - 2 }, { W - 2 }> {
+    compute(|n, o, y, p| {
+        sum((0..C, 0..3, 0..3), |c, r, s| silu(x[[n, c, y + r, p + s]]) * w[[o, c, r, s]])
+    })
+}

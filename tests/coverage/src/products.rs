@@ -111,3 +111,13 @@ pub fn linear_gelu(x: Tensor<f32, M, K>, w: Weight<f32, N, K>, b: Weight<f32, N>
 pub fn row_products(x: Tensor<f32, M, N>, y: Tensor<f32, M, N>) -> Tensor<f32, M> {
     compute(|i| sum(0..N, |j| x[[i, j]] * y[[i, j]]))
 }
+
+#[autotune(dims(M = 256, N = 512, K = 512))]
+pub fn linear_of_gelu(x: Tensor<f32, M, K>, w: Weight<f32, N, K>) -> Tensor<f32, M, N> {
+    compute(|i, j| sum(0..K, |k| gelu(x[[i, k]]) * w[[j, k]]))
+}
+
+#[autotune(dims(M = 512))]
+pub fn lower_factor(a: Tensor<f32, M, M>, b: Tensor<f32, M, M>) -> Tensor<f32, M, M> {
+    compute(|i, j| sum(0..M, |k| (if k <= i { a[[i, k]] } else { 0.0 }) * b[[k, j]]))
+}
