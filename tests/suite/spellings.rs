@@ -295,3 +295,35 @@ fn spellings_in_the_same_order_have_the_same_bits() {
     }
     assert_eq!(different, [""; 0]);
 }
+
+#[test]
+fn flattened_and_split_axes_have_the_schedule_of_axes_of_their_own() {
+    let alike = [
+        "flat_taps",
+        "flat_space",
+        "flat_taps_and_flat_space",
+        "split_channels",
+        "weight_first",
+        "second_first",
+        "flat",
+        "if_not",
+        "nested",
+    ];
+    let mut different = Vec::new();
+    for (operator, spellings) in spellings::operators(false) {
+        // Of a plain convolution, a condition around the product is none on the operand.
+        let is_plain = spellings::convolutions(false)
+            .iter()
+            .any(|it| it.name == operator && !it.is_transposed);
+        for target in [Isa::Avx512, Isa::Avx2].map(Target::generic) {
+            let trace = |text: &str| default::schedule(&dsl::program(text).unwrap(), &target).trace;
+            let base = trace(&spellings[0].text);
+            for it in spellings.iter().filter(|it| alike.contains(&&*it.name)) {
+                if trace(&it.text) != base && !(is_plain && it.name == "if_not") {
+                    different.push(format!("{operator} {}", it.name));
+                }
+            }
+        }
+    }
+    assert_eq!(different, [""; 0]);
+}
