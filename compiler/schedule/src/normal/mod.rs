@@ -159,7 +159,9 @@ fn n_divisions(value: &Expr) -> usize {
 #[cfg(test)]
 mod tests {
     use crate::{Schedule, Stage};
+    use tvmtune_ir::dag::DType;
     use tvmtune_ir::dsl;
+    use tvmtune_ir::interp::{self, Array};
 
     /// Returns the only stage of a program as text, in the variables of its axes.
     fn stage(text: &str) -> String {
@@ -244,6 +246,33 @@ mod tests {
         assert_eq!(conv("8, 49", "o, q", ["o", "q / 7", "q % 7"], "o"), own);
         assert_eq!(conv("392", "q", ["q / 49", "q / 7 % 7", "q % 7"], "q / 49"), own);
         assert_eq!(conv("2, 4, 7, 7", "a, b, y, p", ["(4 * a + b)", "y", "p"], "a")[0], own[0]);
+    }
+
+    #[test]
+    fn programs_in_normal_form_have_the_elements_of_the_program() {
+        let numbers = |shape: &[u64]| Array::whole_numbers(DType::F32, shape, 5);
+        for (shape, axes, o, q, bias) in [
+            ("8, 49", "o, q", "o", "q", "o"),
+            ("392", "r", "(r / 49)", "(r % 49)", "r / 49"),
+            ("2, 4, 7, 7", "a, b, y, p", "(4 * a + b)", "(7 * y + p)", "2 * b + a"),
+            ("2, 4, 49", "a, b, q", "(4 * a + b)", "q", "b"),
+        ] {
+            let dag = dsl::program(&format!(
+                "#[autotune]
+                 fn f(x: Tensor<f32, 4, 9, 9>, w: Tensor<f32, 8, 4, 3, 3>, bias: Tensor<f32, 8>)
+                     -> Tensor<f32, {shape}> {{
+                     let z: Tensor<f32, {shape}> = compute(|{axes}| sum((0..4, 0..9), |c, t|
+                         x[[c, {q} / 7 + t / 3, {q} % 7 + t % 3]] * w[[{o}, c, t / 3, t % 3]]));
+                     compute(|{axes}| z[[{axes}]] * 2.0 + bias[[{bias}]])
+                 }}"
+            ))
+            .unwrap();
+            let normal = Schedule::new(&dag).dag;
+            assert_ne!(normal.tensors, dag.tensors, "{shape}");
+            let params = [numbers(&[4, 9, 9]), numbers(&[8, 4, 3, 3]), numbers(&[8])];
+            let elements = |dag| interp::run(dag, &[], &params, &[]).remove(0).to_f32_vec();
+            assert_eq!(elements(&normal), elements(&dag), "{shape}");
+        }
     }
 
     #[test]

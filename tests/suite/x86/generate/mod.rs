@@ -397,12 +397,24 @@ impl Generator<'_> {
                 let n = self.regs.len() as u32;
                 self.regs[self.tape.below(n) as usize]
             };
+            if kind == Kind::Float && self.tape.one_in(3) {
+                let value = self.sum_where(reg);
+                return Stmt::Set { reg, value, mask: None };
+            }
             let value = self.value(kind, 3);
             return Stmt::Set { reg, value, mask: self.mask(2) };
         }
         let kind = self.kind();
         let value = self.value(kind, 3);
         Stmt::Set { reg: self.assigned(kind), value, mask: None }
+    }
+
+    /// A register plus a product in the lanes of a condition, which is one instruction on AVX-512.
+    fn sum_where(&mut self, reg: Reg) -> Value {
+        let old = || Box::new(Value::Reg(reg));
+        let condition = self.boxed(Kind::Truth, 2);
+        let (a, b) = (self.boxed(Kind::Float, 2), self.boxed(Kind::Float, 2));
+        Value::Select { condition, then: Box::new(Value::Fma(a, b, old())), otherwise: old() }
     }
 
     /// A register that receives a value: new if there is one, else one of that kind, which loops and

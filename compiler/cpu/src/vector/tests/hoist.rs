@@ -3,9 +3,15 @@
 
 use super::text::{A, kernel, program};
 use super::words::check_scheduled;
+use crate::vector::{
+    Address, Base, Count, EntryId, LaneStride, Linear, Phase, Simd, Stmt, Storage, Value,
+    VectorBinary, hoist,
+};
 use tvmtune_ir::dag::{DType, Dag};
 use tvmtune_ir::interp::Array;
+use tvmtune_ir::poly::VarId;
 use tvmtune_ir::target::Isa;
+use tvmtune_math::lane::Width;
 use tvmtune_schedule::{LoopKind, Schedule, StageId};
 
 /// A schedule with vectors of 16 elements along the second axis.
@@ -104,10 +110,33 @@ fn moved_values_are_those_of_the_program() {
     check_scheduled(MASKED, &[numbers(&[40]), numbers(&[2, 3])], &|dag, _| {
         summed_in_registers(dag)
     });
-    // The sum lies in memory: each iteration loads and stores the same element.
-    let in_memory = "#[autotune]
-        fn f(x: Tensor<f32, 40>, s: Tensor<f32, 3>) -> Tensor<f32, 3> {
-            compute(|i| sum(0..40, |k| x[[k]] * (s[[i]] + 1.0)))
-        }";
-    check_scheduled(in_memory, &[numbers(&[40]), numbers(&[3])], &|dag, _| Schedule::new(dag));
+}
+
+#[test]
+fn loads_of_what_a_phase_stores_stay_where_they_are() {
+    let element = |entry| Address { base: Base::Table(EntryId(entry)), offset: Linear::default() };
+    let load = |entry| Value::Load {
+        address: element(entry),
+        lanes: LaneStride::Uniform,
+        storage: Storage::Word,
+        mask: None,
+    };
+    let phase = |count, from| {
+        let twice = Value::Binary(VectorBinary::AddF, Box::new(load(from)), Box::new(load(from)));
+        let store = Stmt::Store {
+            address: element(0),
+            lanes: LaneStride::Uniform,
+            storage: Storage::Word,
+            value: twice,
+            mask: None,
+        };
+        let body = vec![Stmt::Loop { var: VarId(0), count, body: vec![store] }];
+        let mut phase = Phase { tasks: Vec::new(), body };
+        let simd = Simd { isa: Isa::Avx2, width: Width::Bits32 };
+        hoist::hoist(&mut phase, simd, &mut 0);
+        phase.body.len()
+    };
+    let [ever, perhaps] = [Count::Const(3), Count::Param(EntryId(2))];
+    // The sum of two loads goes before the loop, unless it is stored to, or may not run.
+    assert_eq!([phase(ever, 1), phase(ever, 0), phase(perhaps, 1)], [2, 1, 1]);
 }
