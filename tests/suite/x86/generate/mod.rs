@@ -412,8 +412,9 @@ impl Generator<'_> {
     /// A register plus a product in the lanes of a condition, which is one instruction on AVX-512.
     fn sum_where(&mut self, reg: Reg) -> Value {
         let old = || Box::new(Value::Reg(reg));
-        let condition = self.boxed(Kind::Truth, 2);
-        let (a, b) = (self.boxed(Kind::Float, 2), self.boxed(Kind::Float, 2));
+        let mut operand = |kind| Box::new(self.value(kind, 2));
+        let condition = operand(Kind::Truth);
+        let [a, b] = [operand(Kind::Float), operand(Kind::Float)];
         Value::Select { condition, then: Box::new(Value::Fma(a, b, old())), otherwise: old() }
     }
 
