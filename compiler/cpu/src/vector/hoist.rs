@@ -24,15 +24,15 @@ const MAX_MASKS: usize = 3;
 
 /// Hoists the invariant values of all loops of a phase; new registers count from `n_regs`.
 pub(super) fn hoist(phase: &mut Phase, simd: Simd, n_regs: &mut u32) {
-    let mut all = Assignments { n_sets: vec![0; *n_regs as usize], ..Assignments::default() };
-    all.truths = vec![false; *n_regs as usize];
+    let n = *n_regs as usize;
+    let mut all =
+        Assignments { n_sets: vec![0; n], truths: vec![false; n], stored: BTreeSet::new() };
     all.collect(&phase.body);
     phase.body = block(std::mem::take(&mut phase.body), simd, &mut all);
     *n_regs = all.n_sets.len() as u32;
 }
 
 /// The registers and the memory that a phase assigns.
-#[derive(Default)]
 struct Assignments {
     n_sets: Vec<u32>,
     /// The registers that are truth values.
@@ -54,7 +54,7 @@ impl Assignments {
                 }
                 _ => {}
             }
-            bodies(stmt).into_iter().for_each(|it| self.collect(it));
+            stmt.blocks().for_each(|it| self.collect(it));
         }
     }
 
@@ -75,15 +75,6 @@ impl Assignments {
         self.n_sets.push(1);
         self.truths.push(is_truth);
         Reg(self.n_sets.len() as u32 - 1)
-    }
-}
-
-/// Returns the statement lists inside a statement.
-fn bodies(stmt: &Stmt) -> Vec<&[Stmt]> {
-    match stmt {
-        Stmt::Loop { body, .. } | Stmt::IfAny { then: body, .. } => vec![body],
-        Stmt::If { then, otherwise, .. } => vec![then, otherwise],
-        _ => Vec::new(),
     }
 }
 
@@ -163,7 +154,7 @@ fn mentioned(stmts: &[Stmt], found: &mut BTreeSet<Reg>) {
     for stmt in stmts {
         found.extend(target(stmt));
         stmt.operands().for_each(|it| reads(it, found));
-        bodies(stmt).into_iter().for_each(|it| mentioned(it, found));
+        stmt.blocks().for_each(|it| mentioned(it, found));
     }
 }
 
@@ -283,7 +274,7 @@ fn bind(stmts: &[Stmt], bound: &mut BTreeSet<VarId>, assigned: &mut BTreeSet<Reg
         if let Stmt::Loop { var, .. } | Stmt::Let { var, .. } = stmt {
             bound.insert(*var);
         }
-        bodies(stmt).into_iter().for_each(|it| bind(it, bound, assigned));
+        stmt.blocks().for_each(|it| bind(it, bound, assigned));
     }
 }
 

@@ -36,12 +36,12 @@ mod expr;
 mod fallback;
 mod gather;
 mod guarded;
-mod hoist; // loop-invariant code motion
+mod hoist;
 mod legalize;
 mod lower;
 mod long;
 mod partition;
-mod peel; // choices at the ends of loops
+mod peel;
 mod numbering;
 mod prefetch;
 mod print;
@@ -437,6 +437,18 @@ impl Value {
 }
 
 impl Stmt {
+    /// Returns the blocks of statements inside a statement.
+    pub(crate) fn blocks(&self) -> impl Iterator<Item = &[Stmt]> {
+        let (first, second): (Option<&[Stmt]>, Option<&[Stmt]>) = match self {
+            Stmt::Loop { body, .. } | Stmt::IfAny { then: body, .. } => (Some(body), None),
+            Stmt::If { then, otherwise, .. } => (Some(then), Some(otherwise)),
+            Stmt::Let { .. } | Stmt::Set { .. } | Stmt::Store { .. } | Stmt::Prefetch { .. } => {
+                (None, None)
+            }
+        };
+        first.into_iter().chain(second)
+    }
+
     /// Returns the operands of an assignment, store or condition, that of the mask last.
     pub(crate) fn operands(&self) -> impl Iterator<Item = &Value> {
         let (value, mask) = match self {

@@ -36,15 +36,10 @@ fn logic(op: VectorBinary) -> Option<Opcode> {
 /// Calls `visit` for each assignment to a register, with its value and its mask, in order.
 fn for_each_set(body: &[Stmt], visit: &mut dyn FnMut(Reg, &Value, Option<&Mask>)) {
     for stmt in body {
-        match stmt {
-            Stmt::Set { reg, value, mask } => visit(*reg, value, mask.as_ref()),
-            Stmt::Loop { body, .. } | Stmt::IfAny { then: body, .. } => for_each_set(body, visit),
-            Stmt::If { then, otherwise, .. } => {
-                for_each_set(then, visit);
-                for_each_set(otherwise, visit);
-            }
-            Stmt::Let { .. } | Stmt::Store { .. } | Stmt::Prefetch { .. } => {}
+        if let Stmt::Set { reg, value, mask } = stmt {
+            visit(*reg, value, mask.as_ref());
         }
+        stmt.blocks().for_each(|it| for_each_set(it, visit));
     }
 }
 
