@@ -13,7 +13,7 @@ use tvmtune_ir::poly::{Poly, VarId};
 use tvmtune_ir::size::Size;
 use tvmtune_ir::target::CpuTarget;
 use tvmtune_schedule::LoopKind;
-use tvmtune_schedule::nest::{Nest, Scope, Stmt};
+use tvmtune_schedule::nest::{Buffer, Nest, Scope, Stmt};
 
 /// A limit that a nest exceeds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -43,14 +43,6 @@ pub fn fits(nest: &Nest, target: &CpuTarget) -> Result<(), Vec<ExceededLimit>> {
     for stmt in &nest.body {
         code.visit(stmt, &mut Vec::new());
     }
-    let facts = nest.facts();
-    let bytes = |shape: &[Poly]| {
-        let extents = shape.iter().map(|it| it.interval(&facts).hi.max(0) as u64);
-        extents.fold(4_u64, u64::saturating_mul)
-    };
-    let local = nest.buffers.iter().filter(|it| it.scope == Scope::Local);
-    let scratch_bytes = local.map(|it| bytes(&it.shape)).fold(0, u64::saturating_add);
-
     let mut exceeded = Vec::new();
     if code.n_instructions > MAX_INSTRUCTIONS {
         exceeded.push(ExceededLimit::CodeSize(code.n_instructions));
@@ -58,10 +50,28 @@ pub fn fits(nest: &Nest, target: &CpuTarget) -> Result<(), Vec<ExceededLimit>> {
     if code.registers > target.isa.registers().into() {
         exceeded.push(ExceededLimit::Registers(code.registers));
     }
+    let scratch_bytes = scratch_bytes(nest);
     if scratch_bytes > MAX_SCRATCH_BYTES {
         exceeded.push(ExceededLimit::Scratch(scratch_bytes));
     }
     if exceeded.is_empty() { Ok(()) } else { Err(exceeded) }
+}
+
+/// Returns whether threads may hold the scratch memory of a nest.
+pub(crate) fn has_room(nest: &Nest) -> bool {
+    scratch_bytes(nest) <= MAX_SCRATCH_BYTES
+}
+
+/// Counts the bytes of scratch memory of one thread, at the largest extents.
+fn scratch_bytes(nest: &Nest) -> u64 {
+    let facts = nest.facts();
+    let bytes = |it: &Buffer| {
+        let extents = it.shape.iter().map(|it| it.interval(&facts).hi.max(0) as u64);
+        // Narrower elements have lanes of 32 bits.
+        extents.fold(it.dtype.bytes().max(4), u64::saturating_mul)
+    };
+    let local = nest.buffers.iter().filter(|it| it.scope == Scope::Local);
+    local.map(bytes).fold(0, u64::saturating_add)
 }
 
 /// A loop that is fully unrolled, or vectorized.

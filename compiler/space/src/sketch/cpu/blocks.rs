@@ -78,11 +78,11 @@ impl Blocks {
         let threads = u64::from(b.cpu().threads);
         // The elements that the rows of a task read should stay in the cache while its columns pass.
         let accesses = b.accesses(anchor);
-        let bytes = |it: &Self| {
+        let bytes = |it: &Self, n_lanes: u64| {
             let length = |(axis, extent): (usize, &u64)| match Some(axis) {
                 axis if axis == outer_axis => it.outer.min(*extent),
                 axis if axis == variant.row => (it.rows * variant.tile.rows).min(*extent),
-                Some(axis) if axis == variant.vector => lanes.min(*extent),
+                Some(axis) if axis == variant.vector => n_lanes.min(*extent),
                 Some(axis) if axis < n_spatial => 1,
                 axis => match variant.block {
                     Some(block) if axis == Some(block.axis) => block.length.min(*extent),
@@ -101,7 +101,7 @@ impl Blocks {
             // Tasks that differ along the outer axis only share nothing but the edges of windows.
             let mut rows = Self { padding: Padding::InTasks, ..it };
             let enough = threads * LONG_TASKS_PER_THREAD;
-            let is_large = |it: &Self| bytes(it) * it.vectors > cache * 3 / 4;
+            let is_large = |it: &Self| bytes(it, lanes) * it.vectors > cache * 3 / 4;
             while (is_large(&rows) || rows.n_tasks() < enough) && rows.outer > MIN_OUTER {
                 rows.halve();
             }
@@ -109,7 +109,12 @@ impl Blocks {
                 return rows;
             }
         }
-        while bytes(&it) > cache * 3 / 4 && it.halve() {}
+        while bytes(&it, lanes) > cache * 3 / 4 && it.halve() {}
+        // A copy of a task's own has all columns of it.
+        let has_room = |it: &Self| bytes(it, lanes * it.vectors) <= b.cpu().l2_bytes;
+        while padding == Padding::InTasks && !has_room(&it) && it.vectors > 1 {
+            it.vectors = it.vectors.div_ceil(2);
+        }
         if variant.block.is_some() {
             it.keep_accumulators_in(b.cpu().l2_bytes / 2, lanes * variant.tile.rows);
         }
