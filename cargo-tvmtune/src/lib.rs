@@ -18,6 +18,7 @@ mod profile;
 mod progress;
 mod records;
 mod render;
+mod roofline;
 mod study;
 mod training;
 mod workspace;

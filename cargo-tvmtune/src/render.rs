@@ -51,6 +51,11 @@ pub(crate) fn latency(ns: f64) -> String {
     }
 }
 
+/// Formats a share of 1: `62%`.
+pub(crate) fn percent(share: f64) -> String {
+    format!("{:.0}%", share * 100.0)
+}
+
 /// Formats a duration: `0.4 s`, `12 s`, `3 min 20 s`.
 pub(crate) fn took(span: Duration) -> String {
     match span.as_secs_f64() {

@@ -78,6 +78,8 @@ fn answers_are_json_on_request() {
         assert_eq!(bench[0]["name"], "scaled_sum");
         assert!(bench[0]["latency_us"].as_f64().is_some_and(|it| it > 0.0), "{bench}");
         assert!(bench[0]["gbps"].is_f64(), "{bench}");
+        // Peaks are measured where nothing was tuned yet; noise may carry a kernel beyond them.
+        assert!(bench[0]["roofline"].as_f64().is_some_and(|it| it > 0.0 && it < 10.0), "{bench}");
     }
 }
 

@@ -5,6 +5,7 @@ use serde::Serialize;
 use tvmtune_build::op::Op;
 use tvmtune_build::report::TuningStatus;
 use tvmtune_build::tune::session::OpBuckets;
+use tvmtune_ir::dag::TensorId;
 use tvmtune_ir::dsl::Residence;
 use tvmtune_ir::poly::Interval;
 use tvmtune_ir::target::{CpuTarget, Isa, Target};
@@ -20,7 +21,8 @@ use crate::cli::{Bench, Operands};
 use crate::device_plan::{self, LOCK_LIMIT, PlannedVariant, for_each_device, runnable};
 use crate::output::{eprintln, print, println};
 use crate::records;
-use crate::render::{Table, latency};
+use crate::render::{Table, latency, percent};
+use crate::roofline::Roofline;
 
 /// Number of timings of each schedule; the schedules alternate.
 const ROUNDS: usize = 25;
@@ -41,6 +43,9 @@ struct BenchRow {
     gflops: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     gbps: Option<f64>,
+    /// The least time of that work on this machine by the time taken; none where its peaks are not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    roofline: Option<f64>,
     tuned_with: TuningEffort,
 }
 
@@ -75,6 +80,10 @@ pub(crate) fn run(arguments: &Bench) -> Result<Exit> {
                     return Ok(Exit::NoDevice);
                 }
             };
+            let roofline = match device {
+                Target::Cpu(_) => Roofline::measured(cache, &lock)?,
+                Target::Gpu(_) => None,
+            };
             let isas: Vec<Isa> = match device {
                 Target::Cpu(cpu) => vec![runnable(arguments.variants.isa)?.unwrap_or(cpu.isa)],
                 Target::Gpu(_) => Vec::new(),
@@ -89,10 +98,10 @@ pub(crate) fn run(arguments: &Bench) -> Result<Exit> {
                 for it in variants.iter().filter(|it| records::contains(op, it.bucket, extents)) {
                     let workload = workload(op, arguments.operands);
                     match time_side_by_side(&workload, it, target, &lock) {
-                        Ok(timings) => rows.push(BenchRow {
-                            cold: cold(&workload, it.bucket, &target),
-                            ..row(op, it, &timings, shown)
-                        }),
+                        Ok(timings) => {
+                            let cold = cold(&workload, it.bucket, &target);
+                            rows.push(row(op, it, &timings, shown, (&cold, roofline.as_ref())));
+                        }
                         Err(why) => eprintln!("warning: {} was not timed: {why}", op.name()),
                     }
                 }
@@ -120,13 +129,13 @@ fn workload(op: &Op, operands: Option<Operands>) -> Workload {
     Workload { residence: vec![Some(residence); op.dag.params().count()], ..workload }
 }
 
-/// Returns the names of the parameters that launches in a bucket find in memory.
-fn cold(workload: &Workload, bucket: &[Interval], device: &Target) -> Vec<String> {
+/// Returns the parameters that launches in a bucket find in memory.
+fn cold(workload: &Workload, bucket: &[Interval], device: &Target) -> Vec<TensorId> {
     let dag = &workload.dag;
     let largest: Vec<i64> = bucket.iter().map(|it| it.hi).collect();
     let cold = operands::cold(dag, &largest, &workload.residence, device);
     let cold = dag.params().zip(cold).filter(|(_, is_cold)| *is_cold);
-    cold.map(|(param, _)| dag.tensor(param).name.clone()).collect()
+    cold.map(|(param, _)| param).collect()
 }
 
 /// Times the schedule that a build would embed and the default one, interleaved; returns both.
@@ -154,12 +163,13 @@ fn time_side_by_side(
     }
 }
 
-/// Returns the row of a variant.
+/// Returns the row of a variant, some of whose parameters are cold, beside the roofline of the machine.
 fn row(
     op: &Op,
     variant: &PlannedVariant<'_>,
     [planned, default]: &[Timing; 2],
     shown: ShownSchedule,
+    (cold, roofline): (&[TensorId], Option<&Roofline>),
 ) -> BenchRow {
     let dims: Vec<i64> = variant.bucket.iter().map(|it| it.hi).collect();
     let work = Work::of(&op.dag, &dims);
@@ -168,17 +178,20 @@ fn row(
         ShownSchedule::Default => (default, TuningStatus::Default, None),
     };
     let ns = timing.median_ns();
+    let cold_bytes = || cold.iter().map(|it| Work::bytes_read(&op.dag, *it, &dims)).sum();
+    let least_us = |it: &Roofline| it.least_us(work, it.cpu.threads).max(it.cold_us(cold_bytes()));
     BenchRow {
         name: op.name().to_owned(),
         extents: records::extents(op, variant.bucket),
         isa: variant.platform.to_string(),
         tier: status.name(),
-        cold: Vec::new(),
+        cold: cold.iter().map(|it| op.dag.tensor(*it).name.clone()).collect(),
         latency_us: ns / 1e3,
         default_us: default.median_ns() / 1e3,
         samples: timing.samples_ns().len(),
         gflops: work.is_compute_bound().then_some(work.flops / ns),
         gbps: (!work.is_compute_bound()).then_some(work.bytes / ns),
+        roofline: roofline.map(|it| least_us(it) * 1e3 / ns),
         tuned_with: TuningEffort {
             trials: bucket.map_or(0, |it| it.trials),
             seconds: bucket.map_or(0.0, |it| it.seconds),
@@ -189,6 +202,7 @@ fn row(
 fn table(rows: &[BenchRow]) -> Table {
     let mut table = Table::new([
         "kernel", "extents", "isa", "tier", "cold", "latency", "default", "speedup", "rate",
+        "roofline",
     ]);
     for it in rows {
         let rate = match (it.gflops, it.gbps) {
@@ -205,6 +219,7 @@ fn table(rows: &[BenchRow]) -> Table {
             latency(it.default_us * 1e3),
             format!("{:.2}x", it.default_us / it.latency_us),
             rate,
+            it.roofline.map_or_else(|| "-".to_owned(), percent),
         ]);
     }
     table

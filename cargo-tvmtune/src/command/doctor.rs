@@ -47,7 +47,7 @@ fn line(what: &str, says: &str) {
 /// Says what this machine does at most.
 fn peaks(device: &DeviceKey) {
     let Some(peaks) = Cache::discover().and_then(|it| it.peaks(device)) else {
-        line("peaks", "not measured yet: the first tuning does");
+        line("peaks", "not measured yet: `cargo tvmtune tune` or `bench` do, once");
         return;
     };
     let Peaks { product_gflops, l1_gbps, l2_gbps, l3_gbps, memory_gbps } = peaks;

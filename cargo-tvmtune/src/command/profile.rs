@@ -9,9 +9,9 @@ use crate::Exit;
 use crate::cli::Profile as Arguments;
 use crate::output::{print, println};
 use crate::profile::read::Profile;
-use crate::profile::roofline::Roofline;
 use crate::profile::rows::{Row, rows};
-use crate::render::{Table, count, latency, three_digits};
+use crate::render::{Table, count, latency, percent, three_digits};
+use crate::roofline::Roofline;
 
 /// The result, as JSON has it.
 #[derive(Serialize)]
@@ -104,7 +104,6 @@ fn table(rows: &[Row]) -> Table {
     ]);
     for it in rows {
         let dash = || "-".to_owned();
-        let percent = |it: f64| format!("{:.0}%", it * 100.0);
         let rate = |it: Option<f64>| it.map_or_else(dash, three_digits);
         let time = |us: f64| latency(us * 1e3);
         table.row([

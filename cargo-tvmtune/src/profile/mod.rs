@@ -8,7 +8,6 @@ pub(crate) mod event;
 pub(crate) mod fewest;
 pub(crate) mod proposal;
 pub(crate) mod read;
-pub(crate) mod roofline;
 pub(crate) mod rows;
 pub(crate) mod runs;
 pub(crate) mod valid;

@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 use tvmtune_ir::poly::Interval;
+use tvmtune_space::work::Work;
 
 use super::event::Launch;
-use super::roofline::Roofline;
 use crate::records::ranges;
+use crate::roofline::Roofline;
 
 /// Digits of a workload that tell programs of one name apart.
 const DIGITS: usize = 6;
@@ -98,8 +99,8 @@ fn row(key: &Key<'_>, launches: &[&Launch], roofline: Option<&Roofline>) -> Row 
     let gflops = timed().filter_map(|it| Some(it.arguments.gflop? / it.duration_us * 1e6));
     let gbps = timed().filter_map(|it| Some(it.arguments.mbytes? / it.duration_us * 1e3));
     let of_peak = timed().filter_map(|it| {
-        let (gflop, mbytes) = (it.arguments.gflop?, it.arguments.mbytes?);
-        let least_us = roofline?.least_us(gflop * 1e9, mbytes * 1e6, it.arguments.threads?);
+        let (flops, bytes) = (it.arguments.gflop? * 1e9, it.arguments.mbytes? * 1e6);
+        let least_us = roofline?.least_us(Work { flops, bytes }, it.arguments.threads?);
         Some(least_us / it.duration_us)
     });
     let bucket =

@@ -27,6 +27,11 @@ impl Work {
         WorkFunction::near(dag, dims).at(dims)
     }
 
+    /// Computes the bytes that a launch reads of a parameter.
+    pub fn bytes_read(dag: &Dag, param: TensorId, dims: &[i64]) -> f64 {
+        bytes_read(&normalized(dag), param).map_or(0.0, |it| it.at(dims))
+    }
+
     /// Tells if the program is compute-bound on a CPU.
     pub fn is_compute_bound(&self) -> bool {
         self.flops > RIDGE_POINT * self.bytes
