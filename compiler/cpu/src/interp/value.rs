@@ -192,6 +192,9 @@ impl Task<'_, '_> {
                 Some(EntryValue::Bits(bits)) => [*bits; 16],
                 _ => return Err(FaultKind::WrongEntry { entry: *entry }),
             },
+            Value::Lanes(bits) => {
+                std::array::from_fn(|lane| truth(bits >> lane & 1 == 1, self.width))
+            }
             Value::Reg(reg) => self.read(*reg)?,
             Value::Load { address, lanes, storage, mask } => {
                 let active = self.mask(mask.as_ref())?;

@@ -26,7 +26,7 @@ use std::ops::RangeInclusive;
 use super::fallback;
 use super::numbering::{Interned, MaskRef, MemRef, Op, ValueGraph, ValueId};
 use super::transpose::{self, N_VECTORS};
-use super::{Address, LaneStride, Mask, PrefetchHint, Reg, Stmt, Storage, Value};
+use super::{Address, LaneStride, Linear, Mask, PrefetchHint, Reg, Stmt, Storage, Value};
 use tvmtune_math::Fallback;
 
 /// Statements that loads pass at most to stand side by side; more would take registers for long.
@@ -149,7 +149,7 @@ impl Uses {
                 _ => continue,
             };
             match graph.op(*id) {
-                Op::Splat(_) | Op::Scalar(_) | Op::Reg(..) => {}
+                Op::Splat(_) | Op::Scalar(_) | Op::Lanes(_) | Op::Reg(..) => {}
                 op if is_rematerializable(op) => {
                     kept.gaps[n] = vec![false; self.at[n].len()];
                     let pairs = self.at[n].windows(2).enumerate();
@@ -266,7 +266,7 @@ fn take_registers(live: &[RangeInclusive<usize>], pressure: &mut [u32], budget: 
 
 /// Returns whether a value is recomputed by at most one instruction.
 fn is_rematerializable(op: Op) -> bool {
-    matches!(op, Op::Load(..) | Op::Index { .. })
+    matches!(op, Op::Load(..) | Op::Ramp { .. } | Op::Index { .. })
 }
 
 struct Emitter<'a> {
@@ -376,6 +376,8 @@ impl Emitter<'_> {
                 let (address, mask) = self.place(place);
                 Value::LoadAt { address, index, lanes, storage: place.storage, mask }
             }
+            Op::Lanes(bits) => Value::Lanes(bits),
+            Op::Ramp { first, step } => Value::Index { base: Linear::constant(first), step },
             Op::Index { base, step } => {
                 Value::Index { base: self.interned.linears.get(base), step }
             }

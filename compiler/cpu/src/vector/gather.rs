@@ -7,7 +7,7 @@ use super::affine::{Affine, Coef, LANE};
 use super::context::{ElementRef, Lowering};
 use super::numbering::{MaskRef, MemRef, Op, ValueId};
 use super::tree::{Access, Term};
-use super::{LaneStride, Linear, Storage, Unsupported, VectorBinary};
+use super::{LaneStride, Storage, Unsupported, VectorBinary};
 
 impl Lowering<'_> {
     /// Lowers a read with a data-dependent part.
@@ -64,8 +64,7 @@ impl Lowering<'_> {
             None => Ok(self.graph().int(0)),
             Some(Coef::Const(step)) => {
                 let step = i32::try_from(step).map_err(|_| Unsupported::Range)?;
-                let base = self.interned.linears.id(Linear::constant(0));
-                Ok(self.graph().node(Op::Index { base, step }))
+                Ok(self.graph().node(Op::Ramp { first: 0, step }))
             }
             Some(Coef::Dims(_)) => Err(Unsupported::Index),
         }

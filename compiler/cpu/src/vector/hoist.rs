@@ -61,7 +61,9 @@ impl Assignments {
     /// Returns whether a value is known to be a truth value.
     fn is_truth(&self, value: &Value) -> bool {
         match value {
-            Value::Compare(..) | Value::Load { storage: Storage::Bool, .. } => true,
+            Value::Compare(..) | Value::Lanes(_) | Value::Load { storage: Storage::Bool, .. } => {
+                true
+            }
             Value::Reg(reg) => self.truths[reg.0 as usize],
             Value::Binary(VectorBinary::And | VectorBinary::Or, a, b) => {
                 self.is_truth(a) && self.is_truth(b)
@@ -285,6 +287,7 @@ fn takes_instructions(value: &Value) -> bool {
         Value::Reg(_)
             | Value::Splat(_)
             | Value::Scalar(_)
+            | Value::Lanes(_)
             | Value::Index { .. }
             | Value::Load { .. }
     )
@@ -293,7 +296,11 @@ fn takes_instructions(value: &Value) -> bool {
 /// Returns the operands of a value, that of the mask last.
 fn operands_mut(value: &mut Value) -> Vec<&mut Value> {
     match value {
-        Value::Splat(_) | Value::Scalar(_) | Value::Reg(_) | Value::Index { .. } => Vec::new(),
+        Value::Splat(_)
+        | Value::Scalar(_)
+        | Value::Lanes(_)
+        | Value::Reg(_)
+        | Value::Index { .. } => Vec::new(),
         Value::Load { mask, .. } => masked(mask).into_iter().collect(),
         Value::Gather { index, mask, .. } | Value::LoadAt { index, mask, .. } => {
             [Some(&mut **index), masked(mask)].into_iter().flatten().collect()

@@ -524,8 +524,10 @@ impl<'t> Lowering<'t> {
             Some(Coef::Const(step)) => i32::try_from(step).map_err(|_| Unsupported::Range)?,
             Some(Coef::Dims(_)) => return Err(Unsupported::Index),
         };
-        if let (Some(value), 0) = (form.as_constant(), step) {
-            return Ok(self.graph().int(value as i32));
+        match (form.as_constant(), step) {
+            (Some(value), 0) => return Ok(self.graph().int(value as i32)),
+            (Some(first), step) => return Ok(self.graph().node(Op::Ramp { first, step })),
+            (None, _) => {}
         }
         let linear = self.table.linear(&form);
         let base = self.interned.linears.id(linear);

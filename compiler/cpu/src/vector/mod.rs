@@ -65,7 +65,7 @@ use tvmtune_schedule::{Layout, Threads};
 
 pub use lane_phases::MAX_PHASES;
 pub use lower::lower;
-pub(crate) use numbering::int_bits;
+pub(crate) use numbering::{first_lanes, int_bits};
 pub use tvmtune_math::lane::{
     Binary as VectorBinary, Compare as VectorCompare, Unary as VectorUnary, Width,
 };
@@ -253,6 +253,8 @@ pub enum Value {
     Splat(u64),
     /// A run-time scalar in all lanes: a [`TableEntry::Scalar`].
     Scalar(EntryId),
+    /// A truth value that is known for each lane, a bit for each from lane 0 on.
+    Lanes(u16),
     /// A register.
     Reg(Reg),
     /// Elements from memory, lane 0 at the address; lanes masked off are 0 and their memory is not
@@ -419,9 +421,11 @@ impl Value {
     /// Returns the operands, that of the mask last.
     pub(crate) fn operands(&self) -> impl Iterator<Item = &Value> {
         let (a, b, c): (Option<&Value>, Option<&Value>, Option<&Value>) = match self {
-            Value::Splat(_) | Value::Scalar(_) | Value::Reg(_) | Value::Index { .. } => {
-                (None, None, None)
-            }
+            Value::Splat(_)
+            | Value::Scalar(_)
+            | Value::Lanes(_)
+            | Value::Reg(_)
+            | Value::Index { .. } => (None, None, None),
             Value::Load { mask, .. } => (Mask::operand(mask), None, None),
             Value::Gather { index, mask, .. } | Value::LoadAt { index, mask, .. } => {
                 (Some(index), Mask::operand(mask), None)

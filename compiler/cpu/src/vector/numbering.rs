@@ -46,6 +46,14 @@ pub(super) enum Op {
     Load(MemRef, LaneStride),
     Gather(MemRef, ValueId),
     LoadAt(MemRef, LaneStride, ValueId),
+    /// A truth value that is known for each lane, and not the same in all of them.
+    Lanes(u16),
+    /// An integer: `first + lane * step`.
+    Ramp {
+        first: i64,
+        step: i32,
+    },
+    /// An integer that depends on variables or parameters.
     Index {
         base: u32,
         step: i32,
@@ -119,7 +127,12 @@ impl Op {
             _ => None,
         };
         let (a, b, c) = match self {
-            Op::Splat(_) | Op::Scalar(_) | Op::Reg(..) | Op::Index { .. } => (None, None, None),
+            Op::Splat(_)
+            | Op::Scalar(_)
+            | Op::Lanes(_)
+            | Op::Reg(..)
+            | Op::Ramp { .. }
+            | Op::Index { .. } => (None, None, None),
             Op::Load(place, _) => (masked(place), None, None),
             Op::Gather(place, index) | Op::LoadAt(place, _, index) => {
                 (Some(*index), masked(place), None)
@@ -199,6 +212,51 @@ impl ValueGraph {
         self.constant_bits(id).map(|it| it != lane64::FALSE)
     }
 
+    /// Makes a truth value that is known for each lane.
+    fn lanes(&mut self, bits: u16) -> ValueId {
+        match bits {
+            0 => self.truth(false),
+            _ if bits == first_lanes(self.simd.lanes()) => self.truth(true),
+            bits => self.node(Op::Lanes(bits)),
+        }
+    }
+
+    /// Returns the lanes in which a truth value holds, if they are known.
+    fn known_lanes(&self, id: ValueId) -> Option<u16> {
+        match self.op(id) {
+            Op::Lanes(bits) => Some(bits),
+            Op::Splat(bits) if bits == self.truth_bits(false) => Some(0),
+            Op::Splat(bits) if bits == self.truth_bits(true) => {
+                Some(first_lanes(self.simd.lanes()))
+            }
+            _ => None,
+        }
+    }
+
+    /// Returns the bits of each lane of a value, if they are known.
+    fn known_bits(&self, id: ValueId) -> Option<impl Fn(i64) -> u64 + use<>> {
+        let width = self.simd.width;
+        let at_first = match self.op(id) {
+            Op::Splat(bits) => (bits, None),
+            Op::Ramp { first, step } => (0, Some((first, i64::from(step)))),
+            _ => return None,
+        };
+        Some(move |lane: i64| match at_first {
+            (bits, None) => bits,
+            (_, Some((first, step))) => int_bits(first + lane * step, width),
+        })
+    }
+
+    /// Returns the mask of the lanes in which a truth value holds.
+    pub(super) fn mask_of(&self, id: ValueId) -> MaskRef {
+        let prefix = |it: &u16| it.trailing_ones() == it.count_ones();
+        match self.known_lanes(id).filter(prefix).map(|it| i64::from(it.count_ones())) {
+            Some(n) if n == self.simd.lanes() => MaskRef::All,
+            Some(n) => MaskRef::First(Count::Const(n)),
+            None => MaskRef::Where(id),
+        }
+    }
+
     pub(super) fn unary(&mut self, op: VectorUnary, a: ValueId) -> ValueId {
         match self.constant_bits(a) {
             Some(bits) => self.splat(match self.simd.width {
@@ -215,6 +273,14 @@ impl ValueGraph {
             && let Some(bits) = self.folded(op, x, y)
         {
             return self.splat(bits);
+        }
+        if let (Some(x), Some(y)) = (self.known_lanes(a), self.known_lanes(b)) {
+            match op {
+                VectorBinary::And => return self.lanes(x & y),
+                VectorBinary::Or => return self.lanes(x | y),
+                VectorBinary::Xor => return self.lanes(x ^ y),
+                _ => {}
+            }
         }
         let is = |known: Option<u64>, value| known == Some(self.truth_bits(value));
         match (op, known_a, known_b) {
@@ -253,11 +319,13 @@ impl ValueGraph {
     }
 
     pub(super) fn compare(&mut self, op: VectorCompare, a: ValueId, b: ValueId) -> ValueId {
-        if let (Some(x), Some(y)) = (self.constant_bits(a), self.constant_bits(b)) {
-            return self.splat(match self.simd.width {
-                Width::Bits32 => lane::compare(op, x as u32, y as u32).into(),
-                Width::Bits64 => lane64::compare(op, x, y),
-            });
+        if let (Some(x), Some(y)) = (self.known_bits(a), self.known_bits(b)) {
+            let is_true = |lane: &i64| match self.simd.width {
+                Width::Bits32 => lane::compare(op, x(*lane) as u32, y(*lane) as u32) != lane::FALSE,
+                Width::Bits64 => lane64::compare(op, x(*lane), y(*lane)) != lane64::FALSE,
+            };
+            let bits = (0..self.simd.lanes()).filter(is_true).map(|lane| 1 << lane).sum();
+            return self.lanes(bits);
         }
         self.node(Op::Compare(op, a, b))
     }
@@ -291,13 +359,24 @@ impl ValueGraph {
         else {
             return false;
         };
-        matches!(place.mask, MaskRef::Where(mask) if self.implies(mask, condition))
+        match place.mask {
+            MaskRef::All => false,
+            MaskRef::First(Count::Const(n)) => self.holds_in(first_lanes(n), condition),
+            MaskRef::First(Count::Param(_)) => false,
+            MaskRef::Where(mask) => self.implies(mask, condition),
+        }
+    }
+
+    /// Returns whether a condition is known to hold in some lanes.
+    fn holds_in(&self, lanes: u16, condition: ValueId) -> bool {
+        self.known_lanes(condition).is_some_and(|it| lanes & !it == 0)
     }
 
     /// Returns whether a conjunction has a condition among its terms.
     fn implies(&self, conjunction: ValueId, condition: ValueId) -> bool {
         conjunction == condition
             || match self.op(conjunction) {
+                Op::Lanes(lanes) => self.holds_in(lanes, condition),
                 Op::Binary(VectorBinary::And, a, b) => {
                     self.implies(a, condition) || self.implies(b, condition)
                 }
@@ -357,6 +436,11 @@ impl Arithmetic for ValueGraph {
             None => self.node(Op::Fallback { fallback, condition, x, usual }),
         }
     }
+}
+
+/// Returns the bits of the first lanes.
+pub(crate) fn first_lanes(n: i64) -> u16 {
+    ((1_u32 << n.clamp(0, 16)) - 1) as u16
 }
 
 /// Returns the bits of an integer in a lane, which it fits.

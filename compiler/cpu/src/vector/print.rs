@@ -196,6 +196,7 @@ impl fmt::Display for Value {
         match self {
             Value::Splat(bits) => number(f, *bits),
             Value::Scalar(entry) => write!(f, "s{}", entry.0),
+            Value::Lanes(bits) => write!(f, "lanes {bits:#b}"),
             Value::Reg(reg) => write!(f, "r{}", reg.0),
             Value::Load { address, lanes, storage, mask } => {
                 element(f, address, *lanes, *storage)?;

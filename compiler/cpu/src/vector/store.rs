@@ -395,11 +395,12 @@ impl<'t> Lowering<'t> {
         for limit in chosen {
             let mask = match limit {
                 LaneCondition::First(count) => MaskRef::First(count),
-                LaneCondition::True(id) => MaskRef::Where(id),
+                LaneCondition::True(id) => self.graph().mask_of(id),
                 LaneCondition::Negative(form) => {
                     let value = self.index(form)?;
                     let zero = self.graph().int(0);
-                    MaskRef::Where(self.graph().compare(VectorCompare::LtI, value, zero))
+                    let is_negative = self.graph().compare(VectorCompare::LtI, value, zero);
+                    self.graph().mask_of(is_negative)
                 }
             };
             all = match (all, mask) {
@@ -410,7 +411,8 @@ impl<'t> Lowering<'t> {
                 }
                 (a, b) => {
                     let (a, b) = (self.truth(a)?, self.truth(b)?);
-                    MaskRef::Where(self.graph().binary(VectorBinary::And, a, b))
+                    let both = self.graph().binary(VectorBinary::And, a, b);
+                    self.graph().mask_of(both)
                 }
             };
         }

@@ -26,6 +26,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::vector::{
     Address, Base, Count, EntryId, LaneStride, Linear, Mask, Simd, Stmt, Storage, Value,
+    first_lanes,
 };
 use tvmtune_ir::poly::VarId;
 use tvmtune_ir::target::Isa;
@@ -52,9 +53,35 @@ pub(super) struct InductionVar {
     pub stride: Count,
 }
 
-pub(super) fn is_partial(mask: Option<&Mask>, simd: Simd) -> bool {
-    let all = simd.lanes();
-    mask.is_some_and(|it| !matches!(it, Mask::First(Count::Const(n)) if *n >= all))
+/// The active lanes of an operation.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum ActiveLanes<'a> {
+    All,
+    /// A bit for each lane, known when code is generated.
+    Known(u16),
+    /// As many of the first ones as a parameter says.
+    First(EntryId),
+    /// Those in which a truth value is true.
+    Where(&'a Value),
+}
+
+impl<'a> ActiveLanes<'a> {
+    pub(super) fn of(mask: Option<&'a Mask>, simd: Simd) -> Self {
+        match mask {
+            None => ActiveLanes::All,
+            Some(Mask::First(Count::Const(n))) if *n >= simd.lanes() => ActiveLanes::All,
+            Some(Mask::First(Count::Const(n))) => ActiveLanes::Known(first_lanes(*n)),
+            Some(Mask::First(Count::Param(entry))) => ActiveLanes::First(*entry),
+            Some(Mask::Where(value)) => match &**value {
+                Value::Lanes(bits) => ActiveLanes::Known(*bits),
+                value => ActiveLanes::Where(value),
+            },
+        }
+    }
+
+    fn is_known(self) -> bool {
+        matches!(self, ActiveLanes::All | ActiveLanes::Known(_))
+    }
 }
 
 /// Canonicalizes a stride of one element to contiguous.
@@ -72,28 +99,34 @@ pub(super) fn loads_every_other(
     isa: Isa,
     lanes: LaneStride,
     storage: Storage,
-    masked: bool,
+    active: ActiveLanes<'_>,
 ) -> bool {
     lanes == LaneStride::Strided(Count::Const(8))
         && storage == Storage::Word
-        && (!masked || isa == Isa::Avx512)
+        && (active.is_known() || isa == Isa::Avx512)
 }
 
 /// Returns whether a load is of words in reverse: one load and permutations are faster than a gather.
-pub(super) fn loads_reversed(lanes: LaneStride, storage: Storage, masked: bool) -> bool {
-    lanes == LaneStride::Strided(Count::Const(-4)) && storage == Storage::Word && !masked
+pub(super) fn loads_reversed(lanes: LaneStride, storage: Storage, active: ActiveLanes<'_>) -> bool {
+    let is_whole = active == ActiveLanes::All;
+    lanes == LaneStride::Strided(Count::Const(-4)) && storage == Storage::Word && is_whole
 }
 
 /// Returns whether a load is a gather, whose index register is a vector.
-pub(super) fn is_gather(simd: Simd, lanes: LaneStride, storage: Storage, masked: bool) -> bool {
+pub(super) fn is_gather(
+    simd: Simd,
+    lanes: LaneStride,
+    storage: Storage,
+    active: ActiveLanes<'_>,
+) -> bool {
     let isa = simd.isa;
     storage == Storage::of_lanes(simd.width)
         && match canonical_lanes(lanes, storage) {
-            LaneStride::Uniform => masked && isa == Isa::Avx2,
+            LaneStride::Uniform => active != ActiveLanes::All && isa == Isa::Avx2,
             LaneStride::Contiguous => false,
             LaneStride::Strided(_) => {
-                !loads_every_other(isa, lanes, storage, masked)
-                    && !loads_reversed(lanes, storage, masked)
+                !loads_every_other(isa, lanes, storage, active)
+                    && !loads_reversed(lanes, storage, active)
             }
         }
 }
@@ -314,8 +347,8 @@ impl Planner<'_> {
         value.operands().for_each(|it| self.value(it));
         match value {
             Value::Load { address, lanes, storage, mask } => {
-                let masked = is_partial(mask.as_ref(), self.simd);
-                self.address(address, !is_gather(self.simd, *lanes, *storage, masked));
+                let active = ActiveLanes::of(mask.as_ref(), self.simd);
+                self.address(address, !is_gather(self.simd, *lanes, *storage, active));
             }
             Value::Gather { address, .. } | Value::LoadAt { address, .. } => {
                 self.address(address, false);

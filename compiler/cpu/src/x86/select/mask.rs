@@ -1,12 +1,12 @@
 //! Selection of truth values and masks: opmask registers on AVX-512, vectors on AVX2.
 
-use super::super::induction::is_partial;
+use super::super::induction::ActiveLanes;
 use super::super::inst::{Inst, IntOperand, MemOperand, Operand, RegClass, VectorInst, VirtReg};
 use super::super::opcode::{self, Opcode};
 use super::memory::Element;
 use super::{PhaseConstant, Selector};
 use crate::vector::{
-    Count, LaneStride, Mask, Reg, Stmt, Storage, Value, VectorBinary, VectorCompare,
+    Count, EntryId, LaneStride, Mask, Reg, Stmt, Storage, Value, VectorBinary, VectorCompare,
 };
 use tvmtune_math::lane::Width as LaneWidth;
 
@@ -70,6 +70,7 @@ impl Selector<'_> {
     pub(super) fn is_condition(&self, value: &Value) -> bool {
         match value {
             Value::Compare(..)
+            | Value::Lanes(_)
             | Value::Load { storage: Storage::Bool, .. }
             | Value::LoadAt { storage: Storage::Bool, .. } => true,
             Value::Reg(reg) => self.truth_values[reg.0 as usize],
@@ -98,6 +99,9 @@ impl Selector<'_> {
         {
             return self.regs[reg.0 as usize];
         }
+        if let Value::Lanes(bits) = value {
+            return self.phase_constant(PhaseConstant::Lanes(*bits));
+        }
         let dst = self.new_mask();
         self.condition_into(value, dst);
         dst
@@ -109,6 +113,7 @@ impl Selector<'_> {
             Value::Reg(reg) if self.truth_values[reg.0 as usize] => {
                 self.unary(opcode::KMOVW, dst, Operand::Reg(self.regs[reg.0 as usize]));
             }
+            Value::Lanes(bits) => self.push(Inst::MaskBits { dst, bits: *bits }),
             Value::Compare(op, x, y) => {
                 let swap = self.folds(x) && !self.folds(y);
                 let (x, y) = if swap { (y, x) } else { (x, y) };
@@ -193,12 +198,19 @@ impl Selector<'_> {
         }
     }
 
-    /// Selects a mask into a register; `None` if all lanes are active.
+    /// Selects the mask of a statement into a register; `None` if all lanes are active.
     pub(super) fn lane_mask(&mut self, mask: Option<&Mask>) -> Option<VirtReg> {
-        Some(match mask.filter(|it| is_partial(Some(it), self.simd))? {
-            Mask::First(count) => self.phase_constant(PhaseConstant::First(*count)),
-            Mask::Where(value) if self.is_avx512() => self.condition(value),
-            Mask::Where(value) => self.vector(value),
+        self.mask_register(ActiveLanes::of(mask, self.simd))
+    }
+
+    /// Selects a mask into a register; `None` if all lanes are active.
+    pub(super) fn mask_register(&mut self, active: ActiveLanes<'_>) -> Option<VirtReg> {
+        Some(match active {
+            ActiveLanes::All => return None,
+            ActiveLanes::Known(bits) => self.phase_constant(PhaseConstant::Lanes(bits)),
+            ActiveLanes::First(entry) => self.phase_constant(PhaseConstant::First(entry)),
+            ActiveLanes::Where(value) if self.is_avx512() => self.condition(value),
+            ActiveLanes::Where(value) => self.vector(value),
         })
     }
 
@@ -217,29 +229,28 @@ impl Selector<'_> {
         dst
     }
 
-    pub(super) fn first_lanes(&mut self, count: Count, dst: VirtReg) {
-        match count {
-            Count::Const(n) if self.is_avx512() => {
-                self.push(Inst::MaskBits { dst, bits: ((1_u32 << n) - 1) as u16 });
-            }
-            Count::Const(n) => {
-                let first = |lane: i64| if lane < n { -1 } else { 0 };
-                let place = MemOperand::pool(self.constant_lanes(first));
-                self.unary(opcode::MOVUPS, dst, Operand::Mem(place));
-            }
-            Count::Param(entry) => {
-                let src = self.phase_constant(PhaseConstant::Param(entry));
-                let n = self.new_vector();
-                self.push(Inst::Splat { dst: n, src });
-                let lanes = Operand::Mem(MemOperand::pool(self.constant_lanes(|lane| lane)));
-                if self.is_avx512() {
-                    let inst = self.inst(self.ops.compare, dst, lanes);
-                    // Not less or equal: `n > lane`.
-                    self.push(Inst::Vector(VectorInst { a: Some(n), imm: Some(6), ..inst }));
-                } else {
-                    self.binary(self.ops.greater, dst, n, lanes);
-                }
-            }
+    /// Makes the mask of the first lanes, as many as a parameter says.
+    pub(super) fn first_lanes(&mut self, entry: EntryId, dst: VirtReg) {
+        let src = self.phase_constant(PhaseConstant::Param(entry));
+        let n = self.new_vector();
+        self.push(Inst::Splat { dst: n, src });
+        let lanes = Operand::Mem(MemOperand::pool(self.constant_lanes(|lane| lane)));
+        if self.is_avx512() {
+            let inst = self.inst(self.ops.compare, dst, lanes);
+            // Not less or equal: `n > lane`.
+            self.push(Inst::Vector(VectorInst { a: Some(n), imm: Some(6), ..inst }));
+        } else {
+            self.binary(self.ops.greater, dst, n, lanes);
+        }
+    }
+
+    /// Makes a mask that is known.
+    pub(super) fn known_lanes(&mut self, bits: u16, dst: VirtReg) {
+        if self.is_avx512() {
+            self.push(Inst::MaskBits { dst, bits });
+        } else {
+            let place = MemOperand::pool(self.constant_lanes(|lane| -i64::from(bits >> lane & 1)));
+            self.unary(opcode::MOVUPS, dst, Operand::Mem(place));
         }
     }
 

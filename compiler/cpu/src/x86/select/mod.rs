@@ -45,8 +45,10 @@ enum PhaseConstant {
     FirstTask,
     /// A vector: a run-time scalar in every lane.
     Scalar(EntryId),
-    /// A mask, or a vector of truth values: the first lanes.
-    First(Count),
+    /// A mask, or a vector of truth values: as many of the first lanes as a parameter says.
+    First(EntryId),
+    /// A mask, or a vector of truth values: a bit for each lane.
+    Lanes(u16),
     /// A vector: multiples of the number of the lane.
     Strided(Count),
 }

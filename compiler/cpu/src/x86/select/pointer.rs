@@ -162,10 +162,11 @@ impl Selector<'_> {
         }
         let class = match constant {
             PhaseConstant::Param(_) | PhaseConstant::FirstTask => RegClass::Int,
-            PhaseConstant::First(_) if self.is_avx512() => RegClass::Mask,
-            PhaseConstant::First(_) | PhaseConstant::Scalar(_) | PhaseConstant::Strided(_) => {
-                RegClass::Vector
-            }
+            PhaseConstant::First(_) | PhaseConstant::Lanes(_) if self.is_avx512() => RegClass::Mask,
+            PhaseConstant::First(_)
+            | PhaseConstant::Lanes(_)
+            | PhaseConstant::Scalar(_)
+            | PhaseConstant::Strided(_) => RegClass::Vector,
         };
         // Its operands must precede it, so it is built in a separate list.
         let dst = self.code.new_virt_reg(class);
@@ -184,7 +185,8 @@ impl Selector<'_> {
                 self.push(Inst::LoadArgument { dst, argument: Argument::First });
             }
             PhaseConstant::Scalar(entry) => self.push(Inst::SplatEntry { dst, entry: entry.0 }),
-            PhaseConstant::First(count) => self.first_lanes(count, dst),
+            PhaseConstant::First(entry) => self.first_lanes(entry, dst),
+            PhaseConstant::Lanes(bits) => self.known_lanes(bits, dst),
             PhaseConstant::Strided(count) => self.multiples(count, dst),
         }
     }
