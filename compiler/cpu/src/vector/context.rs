@@ -132,6 +132,8 @@ pub(super) struct Lowering<'t> {
     /// Extents of loops shortened to an edge tile, by variable of the tree.
     pub(super) limits: Vec<Option<i64>>,
     pub(super) proven: Vec<bool>,
+    /// Forms whose values are known to be in a range.
+    pub(super) assumed: Vec<(Affine, Interval)>,
     /// Variables of the vector code: range, and depth of the block that defines it.
     vars: Vec<(Interval, usize)>,
     pub(super) blocks: Vec<Block>,
@@ -160,6 +162,7 @@ impl<'t> Lowering<'t> {
             bindings: vec![Binding::Unbound; tree.vars.len()],
             limits: vec![None; tree.vars.len()],
             proven: vec![false; tree.guards.len()],
+            assumed: Vec::new(),
             vars: Vec::new(),
             blocks: vec![Block::new(tree.simd)],
             masks: Vec::new(),
@@ -218,7 +221,19 @@ impl<'t> Lowering<'t> {
     }
 
     pub(super) fn interval(&self, form: &Affine) -> Interval {
-        form.interval(&self.tree.facts, &|var| self.range(var))
+        let mut range = form.interval(&self.tree.facts, &|var| self.range(var));
+        for (known, values) in &self.assumed {
+            for sign in [1, -1] {
+                let mut rest = form.clone();
+                rest.add_scaled(known, &Coef::Const(-sign));
+                if let Some(rest) = rest.as_constant() {
+                    let found = values.times(Interval::point(sign)).plus(Interval::point(rest));
+                    range.lo = range.lo.max(found.lo);
+                    range.hi = range.hi.min(found.hi);
+                }
+            }
+        }
+        range
     }
 
     pub(super) fn is_bound(&self, var: VarId) -> bool {

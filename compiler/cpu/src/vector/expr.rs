@@ -8,7 +8,6 @@
 //! In lanes of 32 bits, 64-bit integers are narrowed where range analysis proves that they fit; others are two
 //! words (see [`super::words`]). Lanes of 64 bits have all numbers (see [`super::long`]).
 
-use super::affine::Coef;
 use super::context::{ElementRef, Lowering, PredicateCause};
 use super::long::is_small;
 use super::numbering::{MaskRef, MemRef, Op, ValueId};
@@ -235,9 +234,7 @@ impl Lowering<'_> {
 
     fn compare(&mut self, op: CompareOp, a: &Term, b: &Term) -> Result<ValueId, Unsupported> {
         if let (TermKind::Index(a), TermKind::Index(b)) = (&a.kind, &b.kind) {
-            let mut difference = self.eval(a)?;
-            let b = self.eval(b)?;
-            difference.add_scaled(&b, &Coef::Const(-1));
+            let difference = self.difference(a, b)?;
             let range = self.interval(&difference);
             if let Some(known) = decide(op, range) {
                 return Ok(self.graph().truth(known));
@@ -409,7 +406,7 @@ pub(super) fn vector_op(op: BinaryOp, dtype: DType) -> Option<VectorBinary> {
 }
 
 /// Decides `value op 0`, if all values in the range agree.
-fn decide(op: CompareOp, range: Interval) -> Option<bool> {
+pub(super) fn decide(op: CompareOp, range: Interval) -> Option<bool> {
     let (below, above) = (range.hi < 0, range.lo > 0);
     let (at_most, at_least) = (range.hi <= 0, range.lo >= 0);
     let (holds, fails) = match op {

@@ -199,11 +199,7 @@ impl<'t> Lowering<'t> {
                 }
             }
             LoopMode::Vectorized(n) => self.vectorized_loop(loop_, n)?,
-            LoopMode::Serial | LoopMode::Parallel => {
-                for range in self.partition(loop_)? {
-                    self.serial_range(loop_, &range)?;
-                }
-            }
+            LoopMode::Serial | LoopMode::Parallel => self.serial_loop(loop_)?,
         }
         self.bindings[loop_.var.0 as usize] = Binding::Unbound;
         Ok(())
@@ -224,6 +220,31 @@ impl<'t> Lowering<'t> {
         self.enter_register_scope(tensors);
         body(self)?;
         self.leave_register_scope();
+        Ok(())
+    }
+
+    /// Lowers a loop, once for each outcome of a choice that is the same in all iterations.
+    fn serial_loop(&mut self, loop_: &'t Loop) -> Result<(), Unsupported> {
+        if let Some(form) = self.invariant_choice(loop_)? {
+            let range = self.interval(&form);
+            let mut under = |range: Interval| {
+                self.nested(&mut |this| {
+                    this.assumed.push((form.clone(), range));
+                    this.serial_loop(loop_)?;
+                    this.assumed.pop();
+                    // The other branch has loops of its own.
+                    this.bindings[loop_.var.0 as usize] = Binding::Unbound;
+                    Ok(())
+                })
+            };
+            let then = under(Interval { hi: -1, ..range })?;
+            let otherwise = under(Interval { lo: 0, ..range })?;
+            self.push_branch(form, then, otherwise);
+            return Ok(());
+        }
+        for range in self.partition(loop_)? {
+            self.serial_range(loop_, &range)?;
+        }
         Ok(())
     }
 

@@ -14,9 +14,10 @@
 //! LLVM's `LoopPeel`; index-set splitting.
 
 use super::Unsupported;
-use super::affine::{Affine, Coef};
+use super::affine::Coef;
+use super::choices::Comparison;
 use super::context::Lowering;
-use super::tree::{Loop, LoopMode, Node, Term, TermKind};
+use super::tree::{Loop, LoopMode, Node};
 use tvmtune_ir::dag::CompareOp;
 
 /// Iterations at either end that may be peeled: padding is narrow. Chosen by judgement.
@@ -33,17 +34,12 @@ impl Lowering<'_> {
         if loop_.kind != LoopMode::Serial || has_loops(&loop_.body) {
             return Ok(Vec::new());
         }
-        let mut comparisons: Vec<(CompareOp, Affine)> = Vec::new();
-        Node::for_each_write(&loop_.body, &mut Vec::new(), &mut |write, _| {
-            collect(&write.value, &mut comparisons);
-        });
         let mut points = Vec::new();
-        for (op, form) in &comparisons {
-            let mut form = self.eval(form)?;
+        for Comparison { op, mut form } in self.open_choices(loop_)? {
             if let Some(Coef::Const(step)) = form.take(loop_.var)
                 && let Some(rest) = form.as_constant()
             {
-                let holds = |iteration: i64| compare(*op, step * iteration + rest);
+                let holds = |iteration: i64| compare(op, step * iteration + rest);
                 points.extend(turn(extent, &holds));
             }
         }
@@ -60,25 +56,6 @@ fn has_loops(nodes: &[Node]) -> bool {
         matches!(it, Node::Loop(it) if !matches!(it.kind, LoopMode::Unrolled(_) | LoopMode::Vectorized(_)))
             || has_loops(it.body())
     })
-}
-
-/// Collects the comparisons of indices that choose between values, as differences that are compared with 0.
-fn collect(value: &Term, found: &mut Vec<(CompareOp, Affine)>) {
-    if let TermKind::Select(parts) = &value.kind {
-        collect_conditions(&parts[0], found);
-    }
-    value.children().into_iter().for_each(|it| collect(it, found));
-}
-
-fn collect_conditions(condition: &Term, found: &mut Vec<(CompareOp, Affine)>) {
-    if let TermKind::Compare(op, a, b) = &condition.kind
-        && let (TermKind::Index(a), TermKind::Index(b)) = (&a.kind, &b.kind)
-    {
-        let mut difference = a.clone();
-        difference.add_scaled(b, &Coef::Const(-1));
-        found.push((*op, difference));
-    }
-    condition.children().into_iter().for_each(|it| collect_conditions(it, found));
 }
 
 /// Compares a number with 0; equality turns twice, and its iteration is not peeled.
