@@ -39,6 +39,9 @@ impl Generator<'_> {
             },
             1 if kind == Kind::Float => Value::Scalar(EntryId(8 + 5 * N_PARAMS)),
             1 if kind == Kind::Int => Value::Scalar(EntryId(9 + 5 * N_PARAMS)),
+            1 if kind == Kind::Truth => {
+                Value::Lanes(self.tape.below(1 << self.simd.lanes()) as u16)
+            }
             2 if kind == Kind::Int => {
                 let step = self.tape.pick(&[1, 0, -3, 4]);
                 Value::Index { base: self.linear(100), step }

@@ -11,6 +11,7 @@ mod places;
 mod prefetch;
 mod text;
 mod transpose;
+mod unswitch;
 mod words;
 
 use super::cse::{self, Budget, PendingStmt};

@@ -1,0 +1,72 @@
+//! Choices that are the same in all iterations of a loop, and those that are known for each lane.
+
+use super::text::{A, kernel, program};
+use super::words::check_scheduled;
+use tvmtune_ir::dag::{DType, Dag};
+use tvmtune_ir::interp::Array;
+use tvmtune_ir::target::Isa;
+use tvmtune_schedule::{LoopKind, Schedule, StageId};
+
+/// A schedule in which the first axis are tasks, and 16 elements of the last one are vectors.
+fn in_tasks(dag: &Dag) -> Schedule {
+    let (mut schedule, stage) = (Schedule::new(dag), StageId(0));
+    let parts = schedule.split(stage, A[2], &[16]).unwrap();
+    schedule.annotate(stage, A[0], LoopKind::Parallel).unwrap();
+    schedule.annotate(stage, parts[1], LoopKind::Vectorized).unwrap();
+    schedule
+}
+
+/// Windows that begin two steps before the first row, and one before the first column.
+const PADDED: &str = "#[autotune]
+    fn f(x: Tensor<f32, 9, 3, 40>) -> Tensor<f32, 12, 3, 16> {
+        compute(|i, r, j| x.get([i - 2, r, 2 * j - 1]).unwrap_or(7.0))
+    }";
+
+#[test]
+fn a_loop_has_one_copy_for_each_outcome_of_a_choice_by_the_task() {
+    insta::assert_snapshot!(kernel(&in_tasks(&program(PADDED)), Isa::Avx512), @r"
+    kernel f for avx512
+    t0: tensor 0
+    t1: tensor 1
+    phase v3 in 0..12
+      if v3 < 2
+        loop v4 in 0..3
+          t1[192*v3 + 64*v4].n = 7.0
+      else
+        if v3 < 11
+          loop v5 in 0..3
+            t1[192*v3 + 64*v5].n = select(lanes 0b1111111111111110, t0[480*v3 + 160*v5 + -964].+8{lanes 0b1111111111111110}, 7.0)
+        else
+          loop v6 in 0..3
+            t1[192*v3 + 64*v6].n = 7.0
+    ");
+}
+
+#[test]
+fn choices_taken_out_of_loops_are_those_of_the_program() {
+    let numbers = |shape: &[u64]| Array::whole_numbers(DType::F32, shape, 3);
+    check_scheduled(PADDED, &[numbers(&[9, 3, 40])], &|dag, _| in_tasks(dag));
+    // Both ends of both axes, and a choice of which only one side has another one.
+    let both = "#[autotune]
+        fn f(x: Tensor<f32, 6, 5, 16>) -> Tensor<f32, 9, 8, 16> {
+            compute(|i, r, j| {
+                let inside = x.get([i - 2, r - 1, j]).unwrap_or(-1.0);
+                if i > 4 { inside } else { if i <= 1 { 3.0 } else { inside * 2.0 } }
+            })
+        }";
+    check_scheduled(both, &[numbers(&[6, 5, 16])], &|dag, _| in_tasks(dag));
+}
+
+#[test]
+fn every_other_element_is_loaded_whatever_lanes_are_known_to_be_inside() {
+    let x = Array::whole_numbers(DType::F32, &[4, 2, 37], 5);
+    for first in ["2 * j - 1", "2 * j - 9", "2 * j - 17", "2 * j + 3", "2 * j + 7", "2 * j + 30"] {
+        let text = format!(
+            "#[autotune]
+             fn f(x: Tensor<f32, 4, 2, 37>) -> Tensor<f32, 4, 2, 16> {{
+                 compute(|i, r, j| x.get([i, r, {first}]).unwrap_or(-2.0))
+             }}"
+        );
+        check_scheduled(&text, std::slice::from_ref(&x), &|dag, _| in_tasks(dag));
+    }
+}
