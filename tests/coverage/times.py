@@ -23,8 +23,8 @@ from signatures import HERE, operators
 
 
 def ours(command, family):
-    """The median latencies of each operator of a family, in us: by default, and as a build would have it.
-    Both find their operands in caches, as the others do, which are called in a loop."""
+    """The median latencies of each operator of a family, in us: by default, and as a build would have it,
+    and the least that this machine could do with that arithmetic and those bytes. Both find their operands in caches, as the others do, which are called in a loop."""
     run = [command, "tvmtune", "bench", "--json", "--operands", "warm", "--kernel", f"{family}::"]
     run += ["--manifest-path", str(HERE / "Cargo.toml"), "--target", "cpu"]
     text = subprocess.run(run, capture_output=True, text=True).stdout
@@ -32,6 +32,8 @@ def ours(command, family):
     for row in json.loads(text or "[]"):
         name = row["name"].split("::")[-1]
         found[name] = {"default": row["default_us"], "tuned": row["latency_us"]}
+        if "roofline" in row:
+            found[name]["least"] = row["roofline"] * row["latency_us"]
     return found
 
 
@@ -84,6 +86,12 @@ def ratio(rounds, engine, schedule):
     return statistics.median(found) if found else None
 
 
+def share(rounds, schedule):
+    """The median share of the roofline of this machine that our time has."""
+    found = [of["least"] / of[schedule] for of in rounds if of.get("least") and of.get(schedule)]
+    return statistics.median(found) if found else None
+
+
 def summary(title, ratios, below):
     """A line on the ratios that there are."""
     found = [it for it in ratios if it]
@@ -118,8 +126,9 @@ def main():
         print(summary(f"{schedule}, beside {engine}", ratios, limit))
 
     names = [f"{schedule} / {engine}" for schedule, engine in columns]
-    print("\n| family | operator | " + " | ".join([f"{it}, us" for it in schedules] + names) + " |")
-    print("|" + "---|" * (2 + len(schedules) + len(columns)))
+    times = [f"{it}, us" for it in schedules] + [f"{it} / roofline" for it in schedules]
+    print("\n| family | operator | " + " | ".join(times + names) + " |")
+    print("|" + "---|" * (2 + len(times) + len(columns)))
     lines = []
     for it in operators():
         rounds = cells[it.name]
@@ -129,6 +138,8 @@ def main():
             continue
         ratios = [ratio(rounds, engine, schedule) for schedule, engine in columns]
         shown = [f"{statistics.median(of):.0f}" for of in mine]
+        shares = [share(rounds, schedule) for schedule in schedules]
+        shown += [f"{it:.0%}" if it else "-" for it in shares]
         shown += [f"{it:.2f}" if it else "-" for it in ratios]
         first = ratios[0] or math.inf
         lines.append((first, f"| {it.family} | {it.name} | " + " | ".join(shown) + " |"))

@@ -448,6 +448,7 @@ impl Generator<'_> {
         match self.tape.below(5) {
             0 | 1 => LaneStride::Contiguous,
             2 => LaneStride::Uniform,
+            3 if self.tape.one_in(3) => LaneStride::Strided(Count::Const(2 * storage.bytes())),
             3 if storage.bytes() > 1 => {
                 let bytes = self.bytes();
                 LaneStride::Strided(self.scaled(2, STEPS, bytes))
