@@ -13,8 +13,8 @@
 //!
 //! A value with a fallback is a statement of its own, since a branch follows it.
 //!
-//! Strided accesses of consecutive words stand side by side, four at a time: loads where the first of
-//! them is used, while registers last, and stores at the first of them (see [`transpose`]).
+//! Strided accesses of consecutive words stand side by side, four or a multiple of four at a time: loads where
+//! the first of them is used, while registers last, and stores at the first of them (see [`transpose`]).
 //!
 //! # Source
 //!
@@ -82,8 +82,10 @@ struct Uses {
 struct ReusePlan {
     /// Kept from the first use to the last.
     always: Vec<bool>,
-    /// The four loads that a load stands beside, in order of their addresses, itself included.
-    together: Vec<Option<[ValueId; N_VECTORS]>>,
+    /// Loads that stand side by side, in order of their addresses.
+    runs: Vec<Vec<ValueId>>,
+    /// The run of a load.
+    run_of: Vec<Option<usize>>,
     /// The number of stores that stand side by side from a statement on, by statement.
     side_by_side: Vec<usize>,
     /// Kept from each use to the next.
@@ -132,7 +134,8 @@ impl Uses {
     ) -> ReusePlan {
         let mut kept = ReusePlan {
             always: vec![false; graph.ops.len()],
-            together: vec![None; graph.ops.len()],
+            runs: Vec::new(),
+            run_of: vec![None; graph.ops.len()],
             side_by_side: Vec::new(),
             gaps: vec![Vec::new(); graph.ops.len()],
         };
@@ -164,11 +167,19 @@ impl Uses {
         }
         self.add_temporary_pressure(graph, &kept.always, &mut pressure);
         kept.side_by_side = plan_stores(graph, interned, pending, &mut pressure);
-        for loads in transpose::load_groups(graph, interned, &self.order) {
-            let live = self.live_together(graph, interned, pending, loads);
-            if live.is_some_and(|it| take_registers(&it, &mut pressure, budget)) {
-                loads.iter().for_each(|it| kept.always[it.0 as usize] = true);
-                loads.iter().for_each(|it| kept.together[it.0 as usize] = Some(loads));
+        for run in transpose::load_runs(graph, interned, &self.order) {
+            let mut place = |loads: &[ValueId]| {
+                let live = self.live_together(graph, interned, pending, loads);
+                let has_room = live.is_some_and(|it| take_registers(&it, &mut pressure, budget));
+                if has_room {
+                    kept.place(loads);
+                }
+                has_room
+            };
+            if !place(&run) {
+                run.chunks(N_VECTORS).for_each(|it| {
+                    place(it);
+                });
             }
         }
         gaps.retain(|(_, n, _)| !kept.always[*n]);
@@ -187,24 +198,24 @@ impl Uses {
         kept
     }
 
-    /// Returns the statements in which each of four loads is live if all are where the first of them is
+    /// Returns the statements in which each of some loads is live if all are where the first of them is
     /// used; `None` if they would pass many statements, or one that may write to what they read.
     fn live_together(
         &self,
         graph: &ValueGraph,
         interned: &Interned,
         pending: &[PendingStmt],
-        loads: [ValueId; N_VECTORS],
-    ) -> Option<[RangeInclusive<usize>; N_VECTORS]> {
+        loads: &[ValueId],
+    ) -> Option<Vec<RangeInclusive<usize>>> {
         let base = transpose::base_of(graph, interned, loads[0])?;
-        let uses = loads.map(|it| &self.at[it.0 as usize]);
-        let first = uses.iter().map(|it| it[0] as usize).min()?;
-        let passed = uses.iter().map(|it| it[0] as usize).max()?;
+        let uses = || loads.iter().map(|it| &self.at[it.0 as usize]);
+        let first = uses().map(|it| it[0] as usize).min()?;
+        let passed = uses().map(|it| it[0] as usize).max()?;
         let is_changed = |it| transpose::writes(interned, it, base);
         if passed - first > MAX_PASSED || pending[first..passed].iter().any(is_changed) {
             return None;
         }
-        Some(uses.map(|it| first..=it[it.len() - 1] as usize))
+        Some(uses().map(|it| first..=it[it.len() - 1] as usize).collect())
     }
 
     /// Adds the Sethi-Ullman number of each statement: registers of its temporaries.
@@ -232,6 +243,17 @@ impl Uses {
         for (pressure, most) in pressure.iter_mut().zip(most) {
             *pressure += most;
         }
+    }
+}
+
+impl ReusePlan {
+    /// Keeps loads from where the first of them is used, side by side.
+    fn place(&mut self, loads: &[ValueId]) {
+        for it in loads {
+            self.always[it.0 as usize] = true;
+            self.run_of[it.0 as usize] = Some(self.runs.len());
+        }
+        self.runs.push(loads.to_vec());
     }
 }
 
@@ -306,7 +328,8 @@ impl Emitter<'_> {
         let keep = self.kept.always[n] || self.kept.gaps[n].get(self.used[n]).is_some_and(|it| *it);
         self.used[n] += 1;
         if self.in_register[n].is_none() {
-            for load in self.kept.together[n].into_iter().flatten() {
+            let run = self.kept.run_of[n].map(|it| self.kept.runs[it].clone());
+            for load in run.into_iter().flatten() {
                 let value = self.tree(load);
                 self.keep(load, value);
             }

@@ -51,12 +51,24 @@ pub(crate) fn are_consecutive(addresses: &[&Address]) -> bool {
     })
 }
 
-/// Finds the unmasked loads of consecutive words among nodes that are used.
-pub(super) fn load_groups(
+/// Returns whether rows that are so far apart lie in few sets of a first-level cache, which keeps few of them
+/// then: 4096 bytes on lie in the same set, so a multiple of a quarter in one of four. What a launch decides may
+/// be one.
+fn is_of_few_sets(stride: LaneStride) -> bool {
+    match stride {
+        LaneStride::Strided(Count::Const(step)) => step % 1024 == 0,
+        LaneStride::Strided(Count::Param(_)) => true,
+        LaneStride::Uniform | LaneStride::Contiguous => false,
+    }
+}
+
+/// Finds the unmasked loads of consecutive words among nodes that are used: those of a transposition, or of
+/// several which take the cache line of each row at once, where caches would not keep it for the next one.
+pub(super) fn load_runs(
     graph: &ValueGraph,
     interned: &Interned,
     used: &[ValueId],
-) -> Vec<[ValueId; N_VECTORS]> {
+) -> Vec<Vec<ValueId>> {
     // Loads that may stand side by side, by their constant offset.
     let mut alike: BTreeMap<(Address, LaneStride, u32), BTreeMap<i64, ValueId>> = BTreeMap::new();
     for id in used {
@@ -69,17 +81,19 @@ pub(super) fn load_groups(
             alike.entry((address, lanes, place.epoch)).or_default().insert(constant, *id);
         }
     }
-    let word = Storage::Word.bytes();
-    let mut groups = Vec::new();
-    for mut loads in alike.into_values() {
+    let mut runs = Vec::new();
+    for ((_, stride, _), mut loads) in alike {
+        let most = if is_of_few_sets(stride) { graph.simd.lanes() } else { N_VECTORS as i64 };
         while let Some((first, id)) = loads.pop_first() {
-            let next = [1, 2, 3].map(|n| loads.get(&(first + n * word)).copied());
-            let [Some(b), Some(c), Some(d)] = next else { continue };
-            loads.retain(|_, it| ![b, c, d].contains(it));
-            groups.push([id, b, c, d]);
+            let words = (1..most).map(|n| first + n * Storage::Word.bytes());
+            let next = words.map_while(|it| loads.get(&it).copied());
+            let mut run: Vec<ValueId> = std::iter::once(id).chain(next).collect();
+            run.truncate(run.len() / N_VECTORS * N_VECTORS);
+            loads.retain(|_, it| !run.contains(it));
+            runs.extend(Some(run).filter(|it| !it.is_empty()));
         }
     }
-    groups
+    runs
 }
 
 /// Returns the base that a load reads.

@@ -51,7 +51,10 @@ fn transpositions(stmts: &[Stmt]) -> usize {
                 let constant = it.0.offset.constant == first.offset.constant + 4 * n;
                 constant && it.0.base == first.base && it.1 == lanes
             };
-            n += usize::from((1..).zip(four).filter(|it| is_next(*it)).count() == 3);
+            if (1..).zip(four).filter(|it| is_next(*it)).count() == 3 {
+                n += 1;
+                rest = &after[3..];
+            }
         }
     }
     n
@@ -188,6 +191,23 @@ fn unrolled_loops_are_transposed_too() {
     let mut schedule = in_lanes("I = 32, E = 8", COPY, 1, 32);
     schedule.annotate(StageId(0), A[0], LoopKind::Unrolled).unwrap();
     check(&schedule, Isa::Avx512, 4);
+}
+
+#[test]
+fn transpositions_stand_together_where_a_cache_would_not_keep_the_rows() {
+    for (extent, n) in [(256, 16), (260, 4)] {
+        let mut schedule = in_lanes(&format!("I = 16, E = {extent}"), COPY, 1, 16);
+        let parts = schedule.split(StageId(0), A[0], &[16]).unwrap();
+        let mut order = schedule.stage(StageId(0)).order.clone();
+        order.retain(|it| *it != parts[1]);
+        order.insert(order.len() - 1, parts[1]);
+        schedule.reorder(StageId(0), &order).unwrap();
+        schedule.annotate(StageId(0), parts[1], LoopKind::Unrolled).unwrap();
+        let kernel = kernel(&schedule, Isa::Avx512);
+        let text = kernel.to_string();
+        let loads = text.lines().skip_while(|it| !it.contains(".+"));
+        assert_eq!(loads.take_while(|it| it.contains(".+")).count(), n, "{text}");
+    }
 }
 
 #[test]

@@ -6,6 +6,9 @@
 //!     =>   16 bytes of each row, 4 words of one lane, and a 4x4 transposition in each 128-bit lane
 //! ```
 //!
+//! Several fours of loads whose rows follow one another take all of a row at once, so that its cache line is
+//! needed once.
+//!
 //! A gather or scatter takes a cycle or more for each lane; a row takes one access for four vectors.
 //! Both touch the same words. [`crate::vector`] puts such statements side by side.
 
@@ -67,6 +70,25 @@ fn loads(stmts: &[Stmt]) -> Option<Group<'_, Reg, N_VECTORS>> {
     Group::of([load(a)?, load(b)?, load(c)?, load(d)?])
 }
 
+/// Matches so many fours of loads at most, all of consecutive words.
+fn load_run(stmts: &[Stmt], most: usize) -> Vec<Group<'_, Reg, N_VECTORS>> {
+    let mut found: Vec<Group<'_, Reg, N_VECTORS>> = Vec::new();
+    for four in stmts.chunks(N_VECTORS).take(most) {
+        let Some(next) = loads(four) else { break };
+        let is_next = |last: &Group<'_, Reg, N_VECTORS>| {
+            let words = N_VECTORS as i64 * Storage::Word.bytes();
+            let mut expected = last.address.clone();
+            expected.offset.constant += words;
+            expected == *next.address && last.stride == next.stride
+        };
+        if !found.last().is_none_or(is_next) {
+            break;
+        }
+        found.push(next);
+    }
+    found
+}
+
 /// Matches stores whose values are the same whether or not the earlier ones have been stored.
 fn stores<const N: usize>(
     stmts: &[Stmt],
@@ -100,9 +122,12 @@ fn reads(value: &Value, base: Base) -> bool {
 impl Selector<'_> {
     /// Selects the first statements as one transposition or interleaving, if they are, and returns the others.
     pub(super) fn transposed<'a>(&mut self, stmts: &'a [Stmt]) -> Option<&'a [Stmt]> {
-        if let Some(found) = loads(stmts) {
-            self.load_transposed(&found);
-        } else if let Some(found) = stores(stmts, is_transposable_store) {
+        let runs = load_run(stmts, self.simd.isa.lanes() as usize / N_VECTORS);
+        if !runs.is_empty() {
+            self.load_transposed(&runs);
+            return Some(&stmts[runs.len() * N_VECTORS..]);
+        }
+        if let Some(found) = stores(stmts, is_transposable_store) {
             self.store_transposed(&found);
         } else if let Some(found) = stores(stmts, |lanes, it| fills_memory(3, lanes, it)) {
             self.store_three(&found);
@@ -114,26 +139,33 @@ impl Selector<'_> {
         Some(&stmts[N_VECTORS..])
     }
 
-    fn load_transposed(&mut self, found: &Group<'_, Reg, N_VECTORS>) {
-        let place = self.unindexed_operand(found.address);
-        let rows = self.rows(place, found.stride);
+    /// Loads fours of vectors whose rows follow one another: a row of all of them, then the next.
+    fn load_transposed(&mut self, fours: &[Group<'_, Reg, N_VECTORS>]) {
+        let place = self.unindexed_operand(fours[0].address);
+        let rows = self.rows(place, fours[0].stride);
         // Each 128-bit lane of a collected vector is a row: of vector `n`, rows `n`, `n + 4`, ...
-        let mut collected = [VirtReg(0); N_VECTORS];
+        let mut collected = vec![[VirtReg(0); N_VECTORS]; fours.len()];
         for row in 0..self.simd.isa.lanes() as usize {
-            let b = Some(Operand::Mem(self.row(&rows, row)));
-            let dst = self.new_vector();
-            let last = &mut collected[row % N_VECTORS];
-            let inst = if row < N_VECTORS {
-                VectorInst { dst: Some(dst), b, ..VectorInst::new(opcode::MOVUPS, Width::W128) }
-            } else {
-                let (a, imm) = (Some(*last), Some((row / N_VECTORS) as u8));
-                let inst = VectorInst::new(opcode::INSERT128, self.width());
-                VectorInst { dst: Some(dst), a, b, imm, ..inst }
-            };
-            self.push(Inst::Vector(inst));
-            *last = dst;
+            let first = self.row(&rows, row);
+            for (n, collected) in (0..).zip(&mut collected) {
+                let words = n * N_VECTORS as i32 * 4;
+                let b = Some(Operand::Mem(MemOperand { disp: first.disp + words, ..first }));
+                let dst = self.new_vector();
+                let last = &mut collected[row % N_VECTORS];
+                let inst = if row < N_VECTORS {
+                    VectorInst { dst: Some(dst), b, ..VectorInst::new(opcode::MOVUPS, Width::W128) }
+                } else {
+                    let (a, imm) = (Some(*last), Some((row / N_VECTORS) as u8));
+                    let inst = VectorInst::new(opcode::INSERT128, self.width());
+                    VectorInst { dst: Some(dst), a, b, imm, ..inst }
+                };
+                self.push(Inst::Vector(inst));
+                *last = dst;
+            }
         }
-        self.transpose(collected, found.vectors.map(|it| self.regs[it.0 as usize]));
+        for (four, collected) in fours.iter().zip(collected) {
+            self.transpose(collected, four.vectors.map(|it| self.regs[it.0 as usize]));
+        }
     }
 
     /// Stores two vectors, a word of each in turn.
