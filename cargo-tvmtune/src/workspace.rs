@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use anyhow::{Context, Result, bail};
 use cargo_metadata::{Metadata, MetadataCommand};
-use tvmtune_build::op::Op;
+use tvmtune_build::op::InvalidOp;
 use tvmtune_build::package::Package;
 use tvmtune_ir::similar;
 use tvmtune_plan::source::Cfg;
@@ -78,10 +78,19 @@ fn load(
         .flat_map(|it| &it.ops)
         .flat_map(|it| [it.name().to_owned(), it.path.clone()])
         .collect();
+    let kernel = selection.kernel.as_deref();
     for package in &mut packages {
-        package.ops.retain(|it| is_selected(it, selection.kernel.as_deref()));
+        package.ops.retain(|it| is_selected(&it.path, kernel));
+        package.invalid.retain(|it| is_selected(&it.path, kernel));
     }
+    let invalid: Vec<String> =
+        packages.iter().flat_map(|it| &it.invalid).map(InvalidOp::to_string).collect();
     packages.retain(|it| !it.ops.is_empty());
+    if let (true, Some((last, others))) = (packages.is_empty(), invalid.split_last()) {
+        others.iter().for_each(|it| eprintln!("warning: {it}"));
+        bail!("{last}");
+    }
+    invalid.iter().for_each(|it| eprintln!("warning: {it}"));
     if packages.is_empty() {
         match &selection.kernel {
             Some(name) => {
@@ -95,9 +104,9 @@ fn load(
     Ok(packages)
 }
 
-fn is_selected(op: &Op, kernel: Option<&str>) -> bool {
-    let function = op.path.rsplit("::").next().unwrap_or_default();
-    kernel.is_none_or(|it| if it.contains("::") { &op.path } else { function }.contains(it))
+fn is_selected(path: &str, kernel: Option<&str>) -> bool {
+    let function = path.rsplit("::").next().unwrap_or_default();
+    kernel.is_none_or(|it| if it.contains("::") { path } else { function }.contains(it))
 }
 
 /// Returns the features of a package that are on, with those that they enable.

@@ -275,6 +275,25 @@ fn kernels_of_one_name_are_told_apart_by_their_modules() {
 }
 
 #[test]
+fn a_function_that_is_no_program_is_named_with_what_is_wrong() {
+    let broken = "#[autotune(dims(N = 8))]
+        pub fn broken(x: Tensor<f32, N>) -> Tensor<f32, N> { compute(|n| x[[n + 1]]) }";
+    let sandbox = Sandbox::new("sandbox", &format!("{SOURCE}\n{broken}"));
+    for (arguments, code, severity) in [
+        (["status"].as_slice(), 0, "warning"),
+        (&["bench", "-k", "broken"], 2, "error"),
+        (&["tune", "-k", "broken"], 2, "error"),
+    ] {
+        let said = check(&sandbox, arguments, code);
+        let start = format!("{severity}: `broken` in ");
+        let why = "lib.rs is left out: index `n + 1` ranges over 1..=8";
+        assert!(said.err.contains(&start) && said.err.contains(why), "{said:?}");
+    }
+    let other = check(&sandbox, &["status", "-k", "scaled_sum"], 0);
+    assert!(!other.err.contains("broken"), "nobody asked for it: {other:?}");
+}
+
+#[test]
 fn ranges_instruction_sets_and_features_can_be_chosen() {
     let source = format!(
         "{SOURCE}

@@ -48,7 +48,7 @@ fn package(headers: &[(&str, String)], values: &str, libclang: &Path) -> Sandbox
 /// The ops of a package, by the names of their modules.
 fn ops(sandbox: &Sandbox) -> Vec<Op> {
     let scan = source::scan(&sandbox.package(), &Cfg::of_host());
-    scan.functions.into_iter().flat_map(Op::all).collect()
+    scan.functions.into_iter().flat_map(Op::all).flatten().collect()
 }
 
 #[test]

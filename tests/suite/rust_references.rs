@@ -108,7 +108,7 @@ fn mistakes_of_the_function_are_said_by_its_lines() {
 /// The ops of a sandbox.
 fn ops(sandbox: &Sandbox) -> Vec<Op> {
     let scan = source::scan(&sandbox.package(), &Cfg::of_host());
-    scan.functions.into_iter().flat_map(Op::all).collect()
+    scan.functions.into_iter().flat_map(Op::all).flatten().collect()
 }
 
 #[test]

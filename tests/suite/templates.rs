@@ -284,7 +284,12 @@ fn settings_that_wait_at_more_barriers_come_behind_those_that_are_alike_but_for_
 
 /// The ops of a package.
 fn ops(package: &Path) -> Vec<Op> {
-    source::scan(package, &Cfg::of_host()).functions.into_iter().flat_map(Op::all).collect()
+    source::scan(package, &Cfg::of_host())
+        .functions
+        .into_iter()
+        .flat_map(Op::all)
+        .flatten()
+        .collect()
 }
 
 #[test]

@@ -8,6 +8,7 @@ use std::str::FromStr;
 use proc_macro2::TokenStream;
 use quote::ToTokens;
 use sha2::{Digest, Sha256};
+use syn::ItemFn;
 use tvmtune_ir::dag::{Dag, print};
 use tvmtune_ir::dsl::{self, Instance, Residence, Tolerance};
 use tvmtune_ir::name::ProgramName;
@@ -47,6 +48,18 @@ pub struct Op {
     pub origin: Origin,
 }
 
+/// An annotated function that is no program, as far as the sources tell.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{path}` in {} is left out: {why}; `cargo check` shows where", file.display())]
+pub struct InvalidOp {
+    /// Its file.
+    pub file: PathBuf,
+    /// Its name with the modules around it.
+    pub path: String,
+    /// The messages of the compiler.
+    pub why: String,
+}
+
 /// The place where an op was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
@@ -60,42 +73,57 @@ pub enum Origin {
 }
 
 impl Op {
-    /// Compiles a function to its programs, one for each list of element types; without those that
-    /// are invalid, which the macro reports.
-    pub fn all(function: Function) -> Vec<Self> {
+    /// Compiles a function to its programs, one for each list of element types.
+    pub fn all(function: Function) -> Vec<Result<Self, InvalidOp>> {
         let Function { file, module, options, item } = function;
-        let instances = dsl::instances(options, &item).unwrap_or_default().into_iter();
+        let invalid = |why| InvalidOp {
+            file: file.clone(),
+            path: path_of(&module, &item),
+            why: messages(why),
+        };
+        let instances = match dsl::instances(options, &item) {
+            Ok(instances) => instances,
+            Err(why) => return vec![Err(invalid(why))],
+        };
         let function = |Instance { options, item, .. }| Function {
             file: file.clone(),
             module: module.clone(),
             options,
             item,
         };
-        instances.map(function).filter_map(Self::new).collect()
+        instances.into_iter().map(function).map(Self::new).collect()
     }
 
     /// Compiles a function without type parameters.
-    fn new(function: Function) -> Option<Self> {
+    fn new(function: Function) -> Result<Self, InvalidOp> {
         let Function { file, module, options, item } = function;
         let name = item.sig.ident.to_string();
-        let path = module.iter().chain([&name]).map(String::as_str).collect::<Vec<_>>().join("::");
+        let path = path_of(&module, &item);
         let source = OpSource {
             name,
             options: options.to_string(),
             item: item.to_token_stream().to_string(),
         };
         let read = || {
-            let program = dsl::parse(options, &item).ok()?;
-            let dag = dsl::build(&program).ok()?;
-            Some((program, dag))
+            let program = dsl::parse(options, &item)?;
+            let dag = dsl::build(&program)?;
+            Ok((program, dag))
         };
         // The macro reads it the same way, and reports what happens where it stands.
-        let (program, dag) = contained(&path, String::new, read).ok()??;
+        let why = match contained(&path, String::new, read) {
+            Ok(Ok(read)) => Ok(read),
+            Ok(Err(why)) => Err(messages(why)),
+            Err(panicked) => Err(panicked.to_string()),
+        };
+        let (program, dag) = match why {
+            Ok(read) => read,
+            Err(why) => return Err(InvalidOp { file, path, why }),
+        };
         let buckets = embed::buckets(&dag, &program.buckets());
         let (id, text) = (workload::id(&dag), print::canonical(&dag));
         let (tolerance, origin) = (program.tolerance(), Origin::Sources);
         let (residence, weight) = (program.residence(), program.weight());
-        Some(Self {
+        Ok(Self {
             file,
             path,
             dag,
@@ -116,10 +144,15 @@ impl Op {
         let item = TokenStream::from_str(&source.item).ok()?;
         dsl::check_nesting(&item).ok()?;
         let item = syn::parse2(item).ok()?;
-        let mut op =
-            Self::new(Function { file: file.to_owned(), module: Vec::new(), options, item })?;
+        let function = Function { file: file.to_owned(), module: Vec::new(), options, item };
+        let mut op = Self::new(function).ok()?;
         op.rename(source.name.clone());
         Some(op)
+    }
+
+    /// Returns whether the scan of the sources found the op: else an expansion did.
+    pub fn is_scanned(&self) -> bool {
+        self.origin == Origin::Sources
     }
 
     /// Returns whether the op stands in the sources as they are now: else it may be gone.
@@ -183,4 +216,14 @@ fn rename_namesakes(ops: &mut [Op], name: impl Fn(&Op) -> String) {
             op.rename(op.path.clone());
         }
     }
+}
+/// Returns the name of a function with the modules around it.
+fn path_of(module: &[String], item: &ItemFn) -> String {
+    let name = item.sig.ident.to_string();
+    module.iter().chain([&name]).map(String::as_str).collect::<Vec<_>>().join("::")
+}
+
+/// Returns all messages of an error, on one line.
+fn messages(error: syn::Error) -> String {
+    error.into_iter().map(|it| it.to_string()).collect::<Vec<_>>().join("; ")
 }

@@ -14,7 +14,7 @@ use tvmtune_plan::source::{self, Cfg, Header};
 use crate::bindings;
 use crate::config::Config;
 use crate::error::Error;
-use crate::op::{self, Op, Origin};
+use crate::op::{self, InvalidOp, Op, Origin};
 
 /// A package with kernels.
 pub struct Package {
@@ -38,6 +38,9 @@ pub struct Package {
     /// The reasons why headers have no bindings, by the first line that these would have; the kernels that
     /// mention them are not among the ops.
     pub unbound: BTreeMap<String, String>,
+    /// Annotated functions that are no programs as far as the sources tell, and that no expansion found: the
+    /// compiler refuses them, or gets what they lack from another crate.
+    pub invalid: Vec<InvalidOp>,
 }
 
 impl Package {
@@ -64,8 +67,15 @@ impl Package {
         let scan = source::scan_with(manifest_dir, cfg, &make);
         let unbound = unbound.into_inner();
         let mut seen = BTreeSet::new();
-        let ops = scan.functions.into_iter().flat_map(Op::all);
-        let ops = ops.filter(|it| seen.insert(it.plan_name())).collect();
+        let (mut ops, mut invalid) = (Vec::new(), Vec::new());
+        for found in scan.functions.into_iter().flat_map(Op::all) {
+            match found {
+                Ok(op) if seen.insert(op.plan_name()) => ops.push(op),
+                Ok(_) => {}
+                Err(it) if invalid.contains(&it) => {}
+                Err(it) => invalid.push(it),
+            }
+        }
         let mut package = Self {
             name: name.to_owned(),
             manifest_dir: manifest_dir.to_owned(),
@@ -76,9 +86,15 @@ impl Package {
             missing: scan.missing,
             has_clash: scan.has_clash,
             unbound,
+            invalid,
         };
         let expanded = package.expanded_ops();
         package.ops.extend(expanded.into_iter().filter(|it| seen.insert(it.plan_name())));
+        let is_expanded = |it: &InvalidOp| {
+            let function = it.path.rsplit("::").next();
+            package.ops.iter().any(|op| !op.is_scanned() && function == Some(op.name()))
+        };
+        package.invalid.retain(|it| !is_expanded(it));
         op::tell_apart(&mut package.ops);
         for op in &mut package.ops {
             op.weight = package.config.weights.get(op.name()).copied().unwrap_or(op.weight);
