@@ -18,6 +18,7 @@
 //! rfactor s1 a2
 //! polyphase s1
 //! scan s1 a3
+//! scan_in_order s1
 //! tighten_bounds s1 a3
 //! pack t1 [0:48, 1:4] [0, 2, 1, 3]
 //! threads one
@@ -74,6 +75,7 @@ impl fmt::Display for Instruction {
             Instruction::Rfactor { stage, axis } => write!(f, "rfactor s{} a{}", stage.0, axis.0),
             Instruction::Polyphase { stage } => write!(f, "polyphase s{}", stage.0),
             Instruction::Scan { stage, axis } => write!(f, "scan s{} a{}", stage.0, axis.0),
+            Instruction::ScanInOrder { stage } => write!(f, "scan_in_order s{}", stage.0),
             Instruction::TightenBounds { stage, axis } => {
                 write!(f, "tighten_bounds s{} a{}", stage.0, axis.0)
             }
@@ -225,6 +227,7 @@ impl<'a> Words<'a> {
             "rfactor" => Instruction::Rfactor { stage: self.stage()?, axis: self.axis()? },
             "polyphase" => Instruction::Polyphase { stage: self.stage()? },
             "scan" => Instruction::Scan { stage: self.stage()?, axis: self.axis()? },
+            "scan_in_order" => Instruction::ScanInOrder { stage: self.stage()? },
             "tighten_bounds" => {
                 Instruction::TightenBounds { stage: self.stage()?, axis: self.axis()? }
             }
@@ -331,7 +334,7 @@ mod tests {
                      annotate s0 a1 unrolled\n\
                      annotate s0 a0 persistent:132\nannotate s0 a0 stream_k:132\nannotate s0 a0 warp_specialized:3\nannotate s0 a1 tensorized\ncompute_at s1 s0 a2\n\
                      online_reduction s1 s0 a2\nfactor_out s1\nhoist_invariant s1\ndowncast s1 bf16\nreciprocal s1\ninline s2\ncache_read t0 s1\n\
-                     cache_operand s1 r1\ncache_padded t0 s1\ncache_write s1\nrfactor s1 a2\npolyphase s1\nscan s1 a3\ntighten_bounds s1 a3\n\
+                     cache_operand s1 r1\ncache_padded t0 s1\ncache_write s1\nrfactor s1 a2\npolyphase s1\nscan s1 a3\nscan_in_order s1\ntighten_bounds s1 a3\n\
                      pack t1 [0:48, 1:4] [0, 2, 1, 3]\npack t1 [] [1, 0]\nthreads one\nthreads all\nset_knobs [256, 4]\nset_knobs []";
         for line in lines.lines() {
             let instruction: Instruction = line.parse().unwrap();

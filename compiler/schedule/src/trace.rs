@@ -43,6 +43,8 @@ pub enum Instruction {
     Polyphase { stage: StageId },
     /// [`Schedule::scan`](super::Schedule::scan)
     Scan { stage: StageId, axis: AxisId },
+    /// [`Schedule::scan_in_order`](super::Schedule::scan_in_order)
+    ScanInOrder { stage: StageId },
     /// [`Schedule::tighten_bounds`](super::Schedule::tighten_bounds)
     TightenBounds { stage: StageId, axis: AxisId },
     /// [`Schedule::pack`](super::Schedule::pack)
@@ -101,6 +103,7 @@ impl Schedule {
             Instruction::Rfactor { stage, axis } => self.rfactor(stage, axis).map(drop),
             Instruction::Polyphase { stage } => self.polyphase(stage).map(drop),
             Instruction::Scan { stage, axis } => self.scan(stage, axis).map(drop),
+            Instruction::ScanInOrder { stage } => self.scan_in_order(stage).map(drop),
             Instruction::TightenBounds { stage, axis } => self.tighten_bounds(stage, axis),
             Instruction::Pack { tensor, ref layout } => self.pack(tensor, layout.clone()),
             Instruction::Threads { threads } => {

@@ -80,7 +80,7 @@ fn step_back(index: &[Subscript], n_axes: usize) -> Option<usize> {
 }
 
 /// Returns the state before each step: `state`, the element before, or `first` where there is none.
-pub(crate) fn state_before(step: VarId, state: Expr, first: Expr) -> Expr {
+pub fn state_before(step: VarId, state: Expr, first: Expr) -> Expr {
     let is_later =
         Expr::Index(Poly::var(step)).compare(super::CompareOp::Ge, Expr::Index(Poly::constant(1)));
     is_later.select(state, first)

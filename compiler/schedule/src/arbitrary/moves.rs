@@ -109,8 +109,8 @@ pub fn instruction(schedule: &Schedule, it: &Move) -> Instruction {
     }
 }
 
-/// Makes a step towards a scan, more often than not, of a stage that reduces prefixes and is not
-/// scheduled yet.
+/// Makes a scan in order, or a step towards one by blocks, more often than not, of a stage that reduces
+/// prefixes and is not scheduled yet.
 fn scan(schedule: &Schedule, stage: StageId, it: &Move) -> Option<Instruction> {
     let [_, along] = schedule.prefix_axes(stage)?;
     if it.kind.is_multiple_of(3) {
@@ -118,6 +118,7 @@ fn scan(schedule: &Schedule, stage: StageId, it: &Move) -> Option<Instruction> {
     }
     let found = schedule.stage(stage);
     match found.relations.as_slice() {
+        [] if it.picks[2].is_multiple_of(3) => Some(Instruction::ScanInOrder { stage }),
         [] => {
             let factors = vec![[1, 2, 3, 4, 8][it.picks[1] as usize % 5]];
             Some(Instruction::Split { stage, axis: along, factors })

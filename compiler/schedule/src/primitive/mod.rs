@@ -12,7 +12,7 @@
 //! | `compute_at`, `inline` | producer-consumer fusion | Halide, TVM |
 //! | `cache_read`, `cache_write`, `cache_operand`, `cache_padded` | staging through a copy | TVM |
 //! | `rfactor` | factored reduction | TVM |
-//! | `scan` | blocked prefix scan | Blelloch |
+//! | `scan`, `scan_in_order` | blocked prefix scan, sequential prefix scan | Blelloch |
 //! | `online_reduction` | online softmax | FlashAttention |
 //! | `polyphase` | polyphase decomposition | oneDNN, cuDNN |
 //! | `factor_out` | factoring by distributivity | LLVM `Reassociate` |
@@ -38,10 +38,12 @@ mod inline;
 mod online_reduction;
 mod pack;
 mod polyphase;
+mod prefix_terms;
 mod reciprocal;
 mod reorder;
 mod rfactor;
 mod scan;
+mod scan_in_order;
 mod set_knobs;
 mod split;
 mod tighten_bounds;

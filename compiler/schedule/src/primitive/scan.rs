@@ -1,5 +1,6 @@
 //! Blocked prefix scan: reductions up to an index, from reductions of blocks.
 
+use super::prefix_terms::PrefixTerms;
 use crate::error::{ErrorKind, ScheduleError, refuse_if};
 use crate::{AxisId, Instruction, LoopKind, ReductionOrder, Relation, Schedule, Stage, StageId};
 use tvmtune_ir::dag::prefix::Prefix;
@@ -72,7 +73,8 @@ impl Schedule {
         let origin = self.tensor(found.tensor()).tensor.clone();
         let dtype = origin.dtype;
         let identity = Expr::Const(reducer.identity(dtype), dtype);
-        let blocks = Blocks { compute: &found.compute, prefix: &prefix, length, identity };
+        let of = PrefixTerms { compute: &found.compute, prefix: &prefix, identity };
+        let blocks = Blocks { of, length };
         let facts = self.dag.facts();
         let computes = [
             (blocks.terms(terms, &facts), "terms"),
@@ -98,7 +100,8 @@ impl Schedule {
         Some([axis, along].map(|it| AxisId(it as u32)))
     }
 
-    fn prefix(&self, compute: &Compute) -> Option<Prefix> {
+    /// Recognizes a prefix reduction.
+    pub(super) fn prefix(&self, compute: &Compute) -> Option<Prefix> {
         let shape = |it: TensorId| self.tensor(it).tensor.shape.clone();
         Prefix::of(compute, &shape, self, &self.dag.facts())
     }
@@ -115,10 +118,8 @@ fn inner_part(stage: &Stage, axis: AxisId) -> Option<(usize, u64)> {
 
 /// Prefixes of a compute as blocks of `length`.
 struct Blocks<'a> {
-    compute: &'a Compute,
-    prefix: &'a Prefix,
+    of: PrefixTerms<'a>,
     length: u64,
-    identity: Expr,
 }
 
 impl Blocks<'_> {
@@ -127,69 +128,13 @@ impl Blocks<'_> {
     }
 
     fn n_blocks(&self, facts: &Facts) -> Poly {
-        self.compute.axes[self.prefix.axis].extent.ceil_div(self.length as i64, facts)
-    }
-
-    /// Returns the spatial axes, with `instead` in place of that of the prefixes.
-    fn spatial(&self, instead: &[(&str, Poly)]) -> Vec<ComputeAxis> {
-        let at = self.prefix.axis;
-        let name = &self.compute.axes[at].name;
-        let axis = |(role, extent): &(&str, Poly)| ComputeAxis {
-            name: format!("{name}_{role}"),
-            extent: extent.clone(),
-        };
-        let mut axes = self.compute.axes[..self.compute.n_spatial].to_vec();
-        axes.splice(at..=at, instead.iter().map(axis));
-        axes
-    }
-
-    /// Reads at the spatial axes of a compute in which `n_instead` axes replace that of the prefixes,
-    /// with `index` in their place.
-    fn read(&self, tensor: TensorId, n_instead: usize, index: &[Poly]) -> Expr {
-        let at = self.prefix.axis;
-        let n_after = self.compute.n_spatial - at - 1;
-        let axis = |it: usize| Poly::var(VarId(it as u32));
-        let after = (at + n_instead..).take(n_after);
-        let all = (0..at).map(axis).chain(index.iter().cloned()).chain(after.map(axis));
-        Expr::read(tensor, all)
-    }
-
-    fn masked(&self, condition: Expr, then: Expr) -> Expr {
-        condition.select(then, self.identity.clone())
+        self.of.n_results().ceil_div(self.length as i64, facts)
     }
 
     /// `c_terms[t] = if 0 <= t + shift < n { a[t + shift] } else { identity }`
     fn terms(&self, tensor: TensorId, facts: &Facts) -> Compute {
-        let Prefix { axis, along, shift, value, .. } = self.prefix;
-        let Compute { n_spatial, reducer, .. } = *self.compute;
-        let mut axes = self.spatial(&[("t", self.n_blocks(facts) * self.length())]);
-        axes.extend(self.compute.axes[n_spatial..].iter().cloned());
-        let n_values = axes.remove(*along).extent;
-
-        let mut facts = facts.clone();
-        for (n, it) in axes.iter().enumerate() {
-            facts.bound_var(VarId(n as u32), it.extent.clone());
-        }
-        let operand = Poly::var(VarId(*axis as u32)) + shift.clone();
-        let moved = |var: VarId| {
-            Some(match var.0 as usize {
-                it if it == *along => operand.clone(),
-                it if it > *along => Poly::var(VarId(var.0 - 1)),
-                _ => return None,
-            })
-        };
-        let mut body = value.substitute_vars(&moved, &facts);
-        let room = n_values.clone() - operand.clone();
-        if !room.is_positive(&facts) {
-            let ends = Expr::Index(operand.clone()).compare(CompareOp::Lt, Expr::Index(n_values));
-            body = self.masked(ends, body);
-        }
-        if !operand.is_nonnegative(&facts) {
-            let zero = Expr::Index(Poly::default());
-            body = self.masked(Expr::Index(operand).compare(CompareOp::Ge, zero), body);
-        }
-        let reducer = reducer.filter(|_| axes.len() > n_spatial);
-        Compute { tensor, axes, n_spatial, reducer, body }
+        let t = Poly::var(VarId(self.of.prefix.axis as u32));
+        self.of.terms(tensor, self.n_blocks(facts) * self.length(), &t, facts)
     }
 
     /// `c_within[b, r] = sum(k, if k <= r { c_terms[b * length + k] } else { identity })`
@@ -200,15 +145,15 @@ impl Blocks<'_> {
         reducer: Reducer,
         facts: &Facts,
     ) -> Compute {
-        let at = self.prefix.axis as u32;
-        let mut axes = self.spatial(&[("b", self.n_blocks(facts)), ("r", self.length())]);
+        let at = self.of.prefix.axis as u32;
+        let mut axes = self.of.spatial(&[("b", self.n_blocks(facts)), ("r", self.length())]);
         let n_spatial = axes.len();
         axes.push(ComputeAxis { name: "k".into(), extent: self.length() });
         let [block, element] = [at, at + 1].map(|it| Poly::var(VarId(it)));
         let k = Poly::var(VarId(n_spatial as u32));
-        let op = if self.prefix.is_upward { CompareOp::Le } else { CompareOp::Ge };
+        let op = if self.of.prefix.is_upward { CompareOp::Le } else { CompareOp::Ge };
         let counts = Expr::Index(k.clone()).compare(op, Expr::Index(element));
-        let body = self.masked(counts, self.read(terms, 2, &[block * self.length() + k]));
+        let body = self.of.masked(counts, self.of.read(terms, 2, &[block * self.length() + k]));
         Compute { tensor, axes, n_spatial, reducer: Some(reducer), body }
     }
 
@@ -221,29 +166,27 @@ impl Blocks<'_> {
         facts: &Facts,
     ) -> Compute {
         let n_blocks = self.n_blocks(facts);
-        let mut axes = self.spatial(&[("b", n_blocks.clone())]);
+        let mut axes = self.of.spatial(&[("b", n_blocks.clone())]);
         let n_spatial = axes.len();
         axes.push(ComputeAxis { name: "k".into(), extent: n_blocks });
         let k = Poly::var(VarId(n_spatial as u32));
-        let block = Expr::Index(Poly::var(VarId(self.prefix.axis as u32)));
-        let (op, whole) = if self.prefix.is_upward {
+        let block = Expr::Index(Poly::var(VarId(self.of.prefix.axis as u32)));
+        let (op, whole) = if self.of.prefix.is_upward {
             (CompareOp::Lt, self.length() - Poly::constant(1))
         } else {
             (CompareOp::Gt, Poly::default())
         };
         let counts = Expr::Index(k.clone()).compare(op, block);
-        let body = self.masked(counts, self.read(within, 1, &[k, whole]));
+        let body = self.of.masked(counts, self.of.read(within, 1, &[k, whole]));
         Compute { tensor, axes, n_spatial, reducer: Some(reducer), body }
     }
 
     /// `c[i] = c_before[i / length] + c_within[i / length, i % length]`
     fn last(&self, before: TensorId, within: TensorId, reducer: Reducer, facts: &Facts) -> Compute {
-        let Compute { tensor, n_spatial, .. } = *self.compute;
-        let axes = self.compute.axes[..n_spatial].to_vec();
-        let index = Poly::var(VarId(self.prefix.axis as u32));
-        let (block, element) = index.div_mod(&self.length(), &self.compute.facts(facts));
-        let own = self.read(within, 1, &[block.clone(), element]);
-        let body = self.read(before, 1, &[block]).binary(reducer.op(), own);
-        Compute { tensor, axes, n_spatial, reducer: None, body }
+        let index = Poly::var(VarId(self.of.prefix.axis as u32));
+        let (block, element) = index.div_mod(&self.length(), &self.of.compute.facts(facts));
+        let own = self.of.read(within, 1, &[block.clone(), element]);
+        let body = self.of.read(before, 1, &[block]).binary(reducer.op(), own);
+        self.of.by_result(self.of.compute.tensor, body)
     }
 }

@@ -66,7 +66,8 @@ impl Ids {
         | Instruction::FactorOut { stage }
         | Instruction::Rfactor { stage, .. }
         | Instruction::Polyphase { stage }
-        | Instruction::Scan { stage, .. }) = instruction
+        | Instruction::Scan { stage, .. }
+        | Instruction::ScanInOrder { stage }) = instruction
         else {
             return;
         };
@@ -113,6 +114,7 @@ impl Ids {
             | Instruction::Reciprocal { stage }
             | Instruction::Inline { stage }
             | Instruction::Polyphase { stage }
+            | Instruction::ScanInOrder { stage }
             | Instruction::CacheOperand { reader: stage, .. }
             | Instruction::CacheWrite { stage } => *stage = stage_of(stage)?,
             Instruction::CacheRead { tensor, reader }

@@ -117,7 +117,8 @@ impl Importer {
             | Instruction::FactorOut { stage }
             | Instruction::Rfactor { stage, .. }
             | Instruction::Polyphase { stage }
-            | Instruction::Scan { stage, .. } => {
+            | Instruction::Scan { stage, .. }
+            | Instruction::ScanInOrder { stage } => {
                 // Its loops are new ones.
                 self.groups.retain(|(it, _), _| it != stage);
                 self.tiles.retain(|(it, _), _| it != stage);
@@ -257,6 +258,7 @@ fn kinds(
             | Instruction::Rfactor { stage: s, .. }
             | Instruction::Polyphase { stage: s }
             | Instruction::Scan { stage: s, .. }
+            | Instruction::ScanInOrder { stage: s }
                 if *s == stage =>
             {
                 break;
