@@ -54,7 +54,6 @@ pub use self::types::{Decision, DecisionId, DecisionKind, Factor, Sketch, Step, 
 
 use self::builder::Builder;
 use self::fusion_group::{FusionGroup, Rows, Tiled};
-use self::scan::Placement;
 use self::template::{Bound, Template};
 use self::types::Result;
 use tvmtune_ir::dag::Dag;
@@ -84,10 +83,8 @@ pub fn sketches(dag: &Dag, target: &Target) -> Vec<Sketch> {
     {
         sketches.extend(split.sketches_of(&split.fusion_groups()));
     }
-    for placement in [Placement::Row, Placement::Separate] {
-        if let Some(blocks) = scan::by_blocks(&start, placement) {
-            sketches.extend(blocks.sketches_of(&blocks.fusion_groups()));
-        }
+    for scanned in scan::variants(&start) {
+        sketches.extend(scanned.sketches_of(&scanned.fusion_groups()));
     }
     sketches.extend(start.sketches_of(&start.fusion_groups()));
     if sketches.is_empty() {

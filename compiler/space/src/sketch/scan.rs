@@ -1,5 +1,8 @@
-//! Scans by blocks: a prefix reduction becomes prefixes within blocks, and an exclusive prefix over
-//! their totals, which is scanned by blocks again where it is long.
+//! Scans: a prefix reduction is done by blocks, or in order where other axes have elements for all lanes of
+//! all threads.
+//!
+//! By blocks it becomes prefixes within blocks, and an exclusive prefix over their totals, which is scanned
+//! by blocks again where it is long; in order it is a recurrence, for its template.
 //!
 //! ```text
 //! c[j] = sum(k <= j, a[k])    =>    within[b, r] = sum(k <= r, a[16 * b + k])
@@ -14,12 +17,14 @@
 //!
 //! Blelloch, "Prefix Sums and Their Applications" (1990).
 
+use std::iter;
+
 use super::builder::{ScanRole, ScanStage};
 use super::gpu;
 use super::{Builder, DecisionKind, Factor, Result};
 use tvmtune_ir::dag::access::work;
 use tvmtune_ir::size::Size;
-use tvmtune_schedule::{Attach, StageId};
+use tvmtune_schedule::{Attach, AxisId, StageId};
 
 /// Blocks on a CPU that are scanned by blocks again if there are more.
 const MAX_BLOCKS: u64 = 64;
@@ -30,16 +35,77 @@ const BLOCK_ELEMENTS: u64 = 16;
 
 /// The scope in which scans of a GPU run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Placement {
+enum Placement {
     /// All stages of a row in one thread block, where rows fit one.
     Row,
     /// Each stage in a kernel of its own.
     Separate,
 }
 
+/// Returns the program with long prefix reductions done in the ways that apply, the most promising first.
+pub(super) fn variants(start: &Builder) -> Vec<Builder> {
+    let blocks = [Placement::Row, Placement::Separate].map(|it| by_blocks(start, it));
+    let blocks = blocks.into_iter().flatten();
+    match in_order(start, Vectors::ForAllThreads) {
+        Some(in_order) => iter::once(in_order).chain(blocks).collect(),
+        None => blocks.chain(in_order(start, Vectors::Any)).collect(),
+    }
+}
+
+/// The vectors of elements beside each other that a scan in order needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Vectors {
+    ForAllThreads,
+    Any,
+}
+
+/// Returns the program with long prefix reductions done in order where they have such vectors, and by blocks
+/// where not; `None` if none has. On GPUs, that was not measured.
+fn in_order(start: &Builder, vectors: Vectors) -> Option<Builder> {
+    let mut b = start.clone();
+    let mut any = false;
+    for stage in b.schedule.order.clone() {
+        if has_vectors(&b, stage, vectors) && b.apply(|it| it.scan_in_order(stage)).is_ok() {
+            any = true;
+        }
+    }
+    if !any {
+        return None;
+    }
+    // Operands are needed once now.
+    b.inline_stages();
+    by_blocks(&b, Placement::Separate).or(Some(b))
+}
+
+/// Returns whether a long prefix reduction has such vectors of elements that do not depend on each other: if
+/// its index is the last one, these lie apart in memory.
+fn has_vectors(b: &Builder, stage: StageId, vectors: Vectors) -> bool {
+    let Some([axis, along]) = b.schedule.prefix_axes(stage).filter(|_| !b.is_gpu()) else {
+        return false;
+    };
+    let last = b.n_spatial(stage) - 1;
+    if axis.0 as usize == last || !is_long(b, stage, along) {
+        return false;
+    }
+    let extents = b.extents(stage);
+    let others = (0..last).filter(|it| *it != axis.0 as usize).map(|it| extents[it]);
+    let n_vectors = extents[last].div_ceil(b.lanes()).saturating_mul(others.size());
+    vectors == Vectors::Any || n_vectors >= u64::from(b.cpu().threads)
+}
+
+/// Returns whether a prefix reduction is worth a scan.
+fn is_long(b: &Builder, stage: StageId, along: AxisId) -> bool {
+    b.extent(stage, along) > 2 * block_length(b)
+}
+
+/// Returns the length of a block by default.
+fn block_length(b: &Builder) -> u64 {
+    if b.is_gpu() { BLOCK_ELEMENTS } else { b.lanes() }
+}
+
 /// Returns the program with long prefix reductions done by blocks; `None` if it has none for this
 /// placement.
-pub(super) fn by_blocks(start: &Builder, placement: Placement) -> Option<Builder> {
+fn by_blocks(start: &Builder, placement: Placement) -> Option<Builder> {
     let mut b = start.clone();
     let (mut any, mut any_row) = (false, false);
     for stage in b.schedule.order.clone() {
@@ -74,10 +140,10 @@ fn fits_thread_block(b: &Builder, stage: StageId) -> bool {
 /// Scans one stage by blocks; returns the stage of the carries, which may be scanned so again.
 fn scan(b: &mut Builder, stage: StageId, placement: Placement) -> Result<Option<StageId>> {
     let Some([axis, along]) = b.schedule.prefix_axes(stage) else { return Ok(None) };
-    let block = if b.is_gpu() { BLOCK_ELEMENTS } else { b.lanes() };
-    if b.extent(stage, along) <= 2 * block {
+    if !is_long(b, stage, along) {
         return Ok(None);
     }
+    let block = block_length(b);
     let name = b.stage_name(stage).to_owned();
     let options = if b.is_gpu() { [8, 16, 32] } else { [1, 2, 4].map(|it| it * block) };
     let length = b.decide(format!("{name} block"), DecisionKind::Inner, &options, block);

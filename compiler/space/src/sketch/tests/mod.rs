@@ -4,4 +4,5 @@ mod attention;
 mod chains;
 mod points;
 mod programs;
+mod scans;
 mod traces;
