@@ -1,5 +1,5 @@
-//! Scans: a prefix reduction is done by blocks, or in order where other axes have elements for all lanes of
-//! all threads.
+//! Scans: a prefix reduction is done by blocks, or in order where other axes have elements for lanes and
+//! threads.
 //!
 //! By blocks it becomes prefixes within blocks, and an exclusive prefix over their totals, which is scanned
 //! by blocks again where it is long; in order it is a recurrence, for its template.
@@ -24,8 +24,13 @@ use super::gpu;
 use super::{Builder, DecisionKind, Factor, Result};
 use tvmtune_ir::dag::access::work;
 use tvmtune_ir::size::Size;
-use tvmtune_schedule::{Attach, AxisId, StageId};
+use tvmtune_schedule::{Attach, StageId};
 
+/// Steps up to which all pairs of elements are looked at as fast as a scan in order runs; chosen by
+/// measurement.
+const SHORT: u64 = 16;
+/// Threads that scan by blocks in the time in which one scans in order; chosen by measurement.
+const THREADS_FOR_BLOCKS: u64 = 4;
 /// Blocks on a CPU that are scanned by blocks again if there are more.
 const MAX_BLOCKS: u64 = 64;
 /// Operations that one more evaluation of a term may take on a GPU before the term is stored instead.
@@ -46,7 +51,7 @@ enum Placement {
 pub(super) fn variants(start: &Builder) -> Vec<Builder> {
     let blocks = [Placement::Row, Placement::Separate].map(|it| by_blocks(start, it));
     let blocks = blocks.into_iter().flatten();
-    match in_order(start, Vectors::ForAllThreads) {
+    match in_order(start, Vectors::Enough) {
         Some(in_order) => iter::once(in_order).chain(blocks).collect(),
         None => blocks.chain(in_order(start, Vectors::Any)).collect(),
     }
@@ -55,7 +60,8 @@ pub(super) fn variants(start: &Builder) -> Vec<Builder> {
 /// The vectors of elements beside each other that a scan in order needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Vectors {
-    ForAllThreads,
+    /// So many that threads without any would not scan faster by blocks.
+    Enough,
     Any,
 }
 
@@ -84,23 +90,14 @@ fn has_vectors(b: &Builder, stage: StageId, vectors: Vectors) -> bool {
         return false;
     };
     let last = b.n_spatial(stage) - 1;
-    if axis.0 as usize == last || !is_long(b, stage, along) {
+    if axis.0 as usize == last || b.extent(stage, along) <= SHORT {
         return false;
     }
     let extents = b.extents(stage);
     let others = (0..last).filter(|it| *it != axis.0 as usize).map(|it| extents[it]);
     let n_vectors = extents[last].div_ceil(b.lanes()).saturating_mul(others.size());
-    vectors == Vectors::Any || n_vectors >= u64::from(b.cpu().threads)
-}
-
-/// Returns whether a prefix reduction is worth a scan.
-fn is_long(b: &Builder, stage: StageId, along: AxisId) -> bool {
-    b.extent(stage, along) > 2 * block_length(b)
-}
-
-/// Returns the length of a block by default.
-fn block_length(b: &Builder) -> u64 {
-    if b.is_gpu() { BLOCK_ELEMENTS } else { b.lanes() }
+    let enough = u64::from(b.cpu().threads).div_ceil(THREADS_FOR_BLOCKS);
+    vectors == Vectors::Any || n_vectors >= enough
 }
 
 /// Returns the program with long prefix reductions done by blocks; `None` if it has none for this
@@ -140,10 +137,10 @@ fn fits_thread_block(b: &Builder, stage: StageId) -> bool {
 /// Scans one stage by blocks; returns the stage of the carries, which may be scanned so again.
 fn scan(b: &mut Builder, stage: StageId, placement: Placement) -> Result<Option<StageId>> {
     let Some([axis, along]) = b.schedule.prefix_axes(stage) else { return Ok(None) };
-    if !is_long(b, stage, along) {
+    let block = if b.is_gpu() { BLOCK_ELEMENTS } else { b.lanes() };
+    if b.extent(stage, along) <= 2 * block {
         return Ok(None);
     }
-    let block = block_length(b);
     let name = b.stage_name(stage).to_owned();
     let options = if b.is_gpu() { [8, 16, 32] } else { [1, 2, 4].map(|it| it * block) };
     let length = b.decide(format!("{name} block"), DecisionKind::Inner, &options, block);
