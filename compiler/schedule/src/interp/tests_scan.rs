@@ -135,7 +135,7 @@ fn only_prefixes_of_untouched_stages_are_scanned_in_order() {
     assert_eq!(kind("split s0 a0 [8]; scan_in_order s0"), Some(ErrorKind::AlreadyScheduled));
     let annotated = "annotate s0 a1 unrolled; scan_in_order s0";
     assert_eq!(kind(annotated), Some(ErrorKind::AlreadyScheduled));
-    // It is none any more.
+    // The stage is no reduction any more.
     assert_eq!(kind("scan_in_order s0; scan_in_order s0"), Some(ErrorKind::NotReduction));
     assert_eq!(kind("scan_in_order s0; annotate s0 a0 parallel"), Some(ErrorKind::Recurrent));
     assert_eq!(
