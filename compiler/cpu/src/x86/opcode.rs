@@ -153,6 +153,14 @@ pub(super) const PSLLVD: Opcode = rvm(P66, 2, 0x47);
 pub(super) const PSRLVD: Opcode = rvm(P66, 2, 0x45);
 pub(super) const PSRAVD: Opcode = rvm(P66, 2, 0x46);
 
+// Arithmetic on bytes.
+pub(super) const PADDB: Opcode = rvm(P66, 1, 0xfc);
+pub(super) const PSUBB: Opcode = rvm(P66, 1, 0xf8);
+pub(super) const PMINSB: Opcode = rvm(P66, 2, 0x38);
+pub(super) const PMAXSB: Opcode = rvm(P66, 2, 0x3c);
+pub(super) const PMINUB: Opcode = rvm(P66, 1, 0xda);
+pub(super) const PMAXUB: Opcode = rvm(P66, 1, 0xde);
+
 // Comparisons and choices. Under EVEX, comparisons write mask registers.
 pub(super) const CMPPS: Opcode = rvm(NONE, 1, 0xc2);
 pub(super) const PCMPEQD: Opcode = rvm(P66, 1, 0x76);

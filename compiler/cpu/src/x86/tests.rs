@@ -118,6 +118,28 @@ const EVEX: &[Case] = &[
 ];
 
 /// Those without a form in memory.
+/// On bytes: without broadcasts.
+const EVEX_BYTES: &[Case] = &[
+    (op::PADDB, W512, "vpaddb", "z0 z1 z2"),
+    (op::PSUBB, W512, "vpsubb", "z0 z1 z2"),
+    (op::PMINSB, W512, "vpminsb", "z0 z1 z2"),
+    (op::PMAXSB, W512, "vpmaxsb", "z0 z1 z2"),
+    (op::PMINUB, W512, "vpminub", "z0 z1 z2"),
+    (op::PMAXUB, W512, "vpmaxub", "z0 z1 z2"),
+    (op::PADDB, W256, "vpaddb", "y0 y1 y2"),
+    (op::PSUBB, W256, "vpsubb", "y0 y1 y2"),
+    (op::PMINSB, W256, "vpminsb", "y0 y1 y2"),
+    (op::PMAXSB, W256, "vpmaxsb", "y0 y1 y2"),
+    (op::PMINUB, W256, "vpminub", "y0 y1 y2"),
+    (op::PMAXUB, W256, "vpmaxub", "y0 y1 y2"),
+    (op::PADDB, W128, "vpaddb", "x0 x1 x2"),
+    (op::PSUBB, W128, "vpsubb", "x0 x1 x2"),
+    (op::PMINSB, W128, "vpminsb", "x0 x1 x2"),
+    (op::PMAXSB, W128, "vpmaxsb", "x0 x1 x2"),
+    (op::PMINUB, W128, "vpminub", "x0 x1 x2"),
+    (op::PMAXUB, W128, "vpmaxub", "x0 x1 x2"),
+];
+
 const EVEX_REGISTERS: &[Case] = &[
     (op::PBROADCASTD_GPR, W512, "vpbroadcastd", "z0 d2"),
     (op::PMOVM2D, W512, "vpmovm2d", "z0 k2"),
@@ -171,6 +193,12 @@ const VEX: &[Case] = &[
     (op::PSUBD, W256, "vpsubd", "y0 y1 y2"),
     (op::PMULLD, W256, "vpmulld", "y0 y1 y2"),
     (op::PMINSD, W256, "vpminsd", "y0 y1 y2"),
+    (op::PADDB, W256, "vpaddb", "y0 y1 y2"),
+    (op::PSUBB, W256, "vpsubb", "y0 y1 y2"),
+    (op::PMINSB, W256, "vpminsb", "y0 y1 y2"),
+    (op::PMAXSB, W256, "vpmaxsb", "y0 y1 y2"),
+    (op::PMINUB, W256, "vpminub", "y0 y1 y2"),
+    (op::PMAXUB, W256, "vpmaxub", "y0 y1 y2"),
     (op::PMAXSD, W256, "vpmaxsd", "y0 y1 y2"),
     (op::PAND, W256, "vpand", "y0 y1 y2"),
     (op::POR, W256, "vpor", "y0 y1 y2"),
@@ -378,7 +406,7 @@ fn triples(limit: u8) -> impl Iterator<Item = (u8, u8, u8)> {
 
 #[test]
 fn vectors_under_evex_reach_32_registers() {
-    for case in EVEX.iter().chain(EVEX_REGISTERS) {
+    for case in EVEX.iter().chain(EVEX_BYTES).chain(EVEX_REGISTERS) {
         for (reg, vvvv, rm) in triples(32) {
             let limit = |place: &str, n: u8| {
                 let file = case.3.split(' ').find(|it| it.ends_with(place)).map(|it| &it[..1]);
@@ -395,7 +423,7 @@ fn vectors_under_evex_reach_32_registers() {
 
 #[test]
 fn displacements_under_evex_are_scaled() {
-    for case in EVEX.iter().chain(EVEX_MEMORY) {
+    for case in EVEX.iter().chain(EVEX_BYTES).chain(EVEX_MEMORY) {
         for (n, mem) in memories().into_iter().enumerate() {
             let is_mask = case.3.starts_with('k');
             let reg = (n % if is_mask { 8 } else { 32 }) as u8;

@@ -6,6 +6,7 @@
 //! Values have a kind. The bits of floats never become integers unless a minimum has removed NaNs
 //! first: which of two NaNs an operation passes on is not specified.
 
+mod runs;
 mod values;
 
 use tvmtune_cpu::vector::{
@@ -269,9 +270,11 @@ impl Generator<'_> {
         let n = 1 + self.tape.below(6);
         let mut body = Vec::new();
         for _ in 0..n {
-            match self.tape.below(8) {
+            match self.tape.below(10) {
                 6 => body.extend(self.four_loads()),
                 7 => body.extend(self.four_stores()),
+                8 => body.extend(self.byte_stores()),
+                9 => body.extend(self.many_loads()),
                 _ => body.push(self.stmt(depth)),
             }
         }

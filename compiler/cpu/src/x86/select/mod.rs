@@ -3,7 +3,7 @@
 //! In: a [`Phase`]. Out: a [`MachineFunction`]. Next: [`super::regalloc`].
 //!
 //! `value.rs`, `memory.rs`, `mask.rs` and `convert.rs` select vector instructions for expressions;
-//! `transpose.rs` selects them for four strided accesses at a time;
+//! `transpose.rs` selects them for four strided accesses at a time, `bytes.rs` for stores of bytes;
 //! `pointer.rs` advances induction variables and makes memory operands; this file selects statements.
 //!
 //! # Invariants
@@ -12,6 +12,7 @@
 //!   target's former value.
 //! - Phase-invariant values are computed once, before the first task.
 
+mod bytes;
 mod convert;
 mod long;
 mod mask;
@@ -230,7 +231,8 @@ impl Selector<'_> {
     fn stmts(&mut self, body: &[Stmt]) {
         let mut rest = body;
         while let Some((stmt, after)) = rest.split_first() {
-            rest = match self.transposed(rest) {
+            let together = self.transposed(rest);
+            rest = match together.or_else(|| self.bytes(rest)) {
                 Some(after) => after,
                 None => {
                     self.stmt(stmt);

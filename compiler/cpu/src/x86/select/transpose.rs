@@ -109,7 +109,7 @@ fn stores<const N: usize>(
 }
 
 /// Returns whether a value reads memory from a base.
-fn reads(value: &Value, base: Base) -> bool {
+pub(super) fn reads(value: &Value, base: Base) -> bool {
     let here = match value {
         Value::Load { address, .. }
         | Value::Gather { address, .. }
