@@ -53,7 +53,9 @@ impl Lowering<'_> {
             UnaryOp::Exp2 => double::exp2(graph, a),
             UnaryOp::ExpM1 => double::exp_m1(graph, a),
             UnaryOp::Ln => double::ln(graph, a),
+            UnaryOp::Ln1p => double::ln_1p(graph, a),
             UnaryOp::Log2 => double::log2(graph, a),
+            UnaryOp::Erf => double::erf(graph, a),
             UnaryOp::Tanh => double::tanh(graph, a),
             _ => return Err(Unsupported::Function(op, dtype)),
         })

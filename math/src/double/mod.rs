@@ -6,7 +6,9 @@
 //! | `exp_m1` | 2 ulp | keeps the sign of a zero |
 //! | `ln` | 1 ulp | |
 //! | `log2` | 2 ulp | logarithms of powers of two are exact |
+//! | `ln_1p` | 2 ulp | keeps the sign of a zero |
 //! | `tanh` | 3 ulp | in [-1, 1] |
+//! | `erf` | 2 ulp | in [-1, 1] |
 //!
 //! The tests hold these errors against the functions of the platform, at random arguments and special ones.
 //!
@@ -14,6 +16,10 @@
 //!
 //! Range reduction of Cody and Waite (1980), and the series of the exponential; the logarithm is that of
 //! fdlibm (Sun Microsystems, 1993), by `s = f / (2 + f)`.
+
+mod erf;
+
+pub use self::erf::erf;
 
 use crate::Arithmetic;
 use crate::lane::{Binary, Compare, Unary};
@@ -231,6 +237,31 @@ pub fn ln<A: Arithmetic>(ops: &mut A, x: A::Value) -> A::Value {
     special(ops, x, y)
 }
 
+/// Computes `ln(1 + x)`; NaN below -1.
+pub fn ln_1p<A: Arithmetic>(ops: &mut A, x: A::Value) -> A::Value {
+    let one = ops.double(1.0);
+    let sum = ops.add(one, x);
+    // The digits of `x` that the sum has lost (Knuth's two-sum).
+    let of_x = ops.sub(sum, one);
+    let of_one = ops.sub(sum, of_x);
+    let (lost_of_one, lost_of_x) = (ops.sub(one, of_one), ops.sub(x, of_x));
+    let lost = ops.add(lost_of_one, lost_of_x);
+    let lost = ops.div(lost, sum);
+    let (e, f) = frexp(ops, sum);
+    let y = ln_1p_less_f(ops, f);
+    let low = ops.double(LN_2_LOW);
+    let y = ops.fma(e, low, y);
+    let y = ops.add(y, lost);
+    let y = ops.add(y, f);
+    let high = ops.double(LN_2_HIGH);
+    let y = ops.fma(e, high, y);
+    let y = special(ops, sum, y);
+    // Of a zero, the sum has lost the sign.
+    let zero = ops.double(0.0);
+    let is_zero = ops.compare(Compare::EqF, x, zero);
+    ops.select(is_zero, x, y)
+}
+
 /// Computes the logarithm to base 2; NaN of negative numbers.
 pub fn log2<A: Arithmetic>(ops: &mut A, x: A::Value) -> A::Value {
     let (e, f) = frexp(ops, x);
@@ -367,6 +398,13 @@ mod tests {
         check(log2, f64::log2, 2, of_all_sizes());
         check(tanh, f64::tanh, 3, between(-22.0, 22.0));
         check(tanh, f64::tanh, 3, of_all_sizes());
+        check(ln_1p, f64::ln_1p, 2, between(-1.0, 3.0));
+        check(ln_1p, f64::ln_1p, 2, between(-1e-3, 1e-3));
+        check(ln_1p, f64::ln_1p, 2, of_all_sizes());
+        check(ln_1p, f64::ln_1p, 2, of_all_sizes().map(|it| -it));
+        check(erf, libm::erf, 2, between(-6.1, 6.1));
+        check(erf, libm::erf, 2, between(0.8, 1.3));
+        check(erf, libm::erf, 2, of_all_sizes());
     }
 
     #[test]
