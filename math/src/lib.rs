@@ -153,7 +153,10 @@ impl Fallback {
     #[inline(always)]
     pub fn condition<A: Arithmetic>(self, ops: &mut A, x: A::Value) -> A::Value {
         match self {
-            Fallback::Sine { .. } => trig::is_large_angle(ops, x),
+            Fallback::Sine { .. } => match ops.width() {
+                Width::Bits32 => trig::is_large_angle(ops, x),
+                Width::Bits64 => double::trig::is_large_angle(ops, x),
+            },
         }
     }
 
@@ -161,7 +164,10 @@ impl Fallback {
     #[inline(always)]
     pub fn value<A: Arithmetic>(self, ops: &mut A, x: A::Value) -> A::Value {
         match self {
-            Fallback::Sine { quarter_turns } => trig::sine_of_large(ops, x, quarter_turns),
+            Fallback::Sine { quarter_turns } => match ops.width() {
+                Width::Bits32 => trig::sine_of_large(ops, x, quarter_turns),
+                Width::Bits64 => double::trig::sine_of_large(ops, x, quarter_turns),
+            },
         }
     }
 }

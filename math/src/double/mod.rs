@@ -9,6 +9,7 @@
 //! | `ln_1p` | 2 ulp | keeps the sign of a zero |
 //! | `tanh` | 3 ulp | in [-1, 1] |
 //! | `erf` | 2 ulp | in [-1, 1] |
+//! | `sin`, `cos` | 2 ulp | of all arguments; in [-1, 1] |
 //!
 //! The tests hold these errors against the functions of the platform, at random arguments and special ones.
 //!
@@ -18,8 +19,10 @@
 //! fdlibm (Sun Microsystems, 1993), by `s = f / (2 + f)`.
 
 mod erf;
+pub(crate) mod trig;
 
 pub use self::erf::erf;
+pub use self::trig::{cos, sin};
 
 use crate::Arithmetic;
 use crate::lane::{Binary, Compare, Unary};
@@ -332,8 +335,11 @@ mod tests {
             if condition == lane64::FALSE { otherwise } else { then }
         }
 
-        fn with_fallback(&mut self, usual: u64, _: Fallback, _: u64) -> u64 {
-            usual
+        fn with_fallback(&mut self, usual: u64, fallback: Fallback, x: u64) -> u64 {
+            match fallback.condition(self, x) {
+                lane64::FALSE => usual,
+                _ => fallback.value(self, x),
+            }
         }
     }
 
@@ -405,6 +411,23 @@ mod tests {
         check(erf, libm::erf, 2, between(-6.1, 6.1));
         check(erf, libm::erf, 2, between(0.8, 1.3));
         check(erf, libm::erf, 2, of_all_sizes());
+        for (of, expected) in
+            [(sin as fn(&mut Lane, u64) -> u64, libm::sin as fn(f64) -> f64), (cos, libm::cos)]
+        {
+            check(of, expected, 2, between(-10.0, 10.0));
+            check(of, expected, 2, of_all_sizes());
+            check(of, expected, 2, of_all_sizes().map(|it| -it));
+            check(of, expected, 2, between(1e12, 1.2e12));
+            // Near multiples of a quarter turn, and the double that is nearest to one (Muller, "Elementary
+            // Functions").
+            check(
+                of,
+                expected,
+                2,
+                (0..200_000).map(|n| f64::from(n) * std::f64::consts::FRAC_PI_2),
+            );
+            check(of, expected, 2, (0..971).map(|n| 6_381_956_970_095_103.0 * f64::from(n).exp2()));
+        }
     }
 
     #[test]

@@ -56,6 +56,8 @@ impl Lowering<'_> {
             UnaryOp::Ln1p => double::ln_1p(graph, a),
             UnaryOp::Log2 => double::log2(graph, a),
             UnaryOp::Erf => double::erf(graph, a),
+            UnaryOp::Sin => double::sin(graph, a),
+            UnaryOp::Cos => double::cos(graph, a),
             UnaryOp::Tanh => double::tanh(graph, a),
             _ => return Err(Unsupported::Function(op, dtype)),
         })
