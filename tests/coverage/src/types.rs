@@ -17,6 +17,21 @@ pub fn f64_exp(x: Tensor<f64, N>) -> Tensor<f64, N> {
     compute(|i| exp(x[[i]]))
 }
 
+#[autotune(dims(N = 1048576))]
+pub fn f64_gelu(x: Tensor<f64, N>) -> Tensor<f64, N> {
+    compute(|i| gelu(x[[i]]))
+}
+
+#[autotune(dims(N = 1048576))]
+pub fn f64_sin(x: Tensor<f64, N>) -> Tensor<f64, N> {
+    compute(|i| sin(x[[i]]))
+}
+
+#[autotune(dims(N = 1048576))]
+pub fn i8_relu(x: Tensor<i8, N>) -> Tensor<i8, N> {
+    compute(|i| max(x[[i]], 0))
+}
+
 #[autotune(dims(M = 256, N = 256, K = 256))]
 pub fn matmul_i8(a: Tensor<i8, M, K>, b: Tensor<i8, N, K>) -> Tensor<i32, M, N> {
     compute(|i, j| sum(0..K, |k| a[[i, k]] as i32 * b[[j, k]] as i32))

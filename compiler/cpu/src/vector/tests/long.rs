@@ -169,8 +169,7 @@ fn elements_are_looked_up_in_lanes_of_64_bits() {
 
 #[test]
 fn functions_of_doubles_are_close() {
-    let functions =
-        ["exp", "exp2", "exp_m1", "ln", "ln_1p", "log2", "tanh", "erf", "sin", "cos"];
+    let functions = ["exp", "exp2", "exp_m1", "ln", "ln_1p", "log2", "tanh", "erf", "sin", "cos"];
     for function in functions {
         let text = format!(
             "#[autotune(dims(N = {N}))]
