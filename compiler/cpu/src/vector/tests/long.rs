@@ -177,7 +177,7 @@ fn functions_of_doubles_are_close() {
         );
         let dag = program(&text);
         // Some lanes have large angles.
-        let size = |n: usize| if n % 11 == 0 { 1e30 } else { 0.37 };
+        let size = |n: usize| if n.is_multiple_of(11) { 1e30 } else { 0.37 };
         let x = Array::from_fn(DType::F64, &[N], |n| Number::Float((n as f64 - 20.0) * size(n)));
         let want = interp::run(&dag, &[], std::slice::from_ref(&x), &[]);
         for isa in [Isa::Avx2, Isa::Avx512] {
