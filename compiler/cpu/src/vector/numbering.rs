@@ -450,3 +450,42 @@ pub(crate) fn int_bits(value: i64, width: Width) -> u64 {
         Width::Bits64 => value.cast_unsigned(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tvmtune_ir::target::Isa;
+
+    #[test]
+    fn a_load_needs_no_choice_where_all_of_its_lanes_are_chosen() {
+        let mut graph = ValueGraph::new(Simd { isa: Isa::Avx512, width: Width::Bits32 });
+        let mask = MaskRef::First(Count::Const(5));
+        let place = MemRef { address: 0, storage: Storage::Word, mask, epoch: 0 };
+        let load = graph.node(Op::Load(place, LaneStride::Contiguous));
+        let zero = graph.int(0);
+        for (lanes, is_load) in
+            [(0b1_1111, true), (0b111_1111, true), (0b1111, false), (0x8010, false)]
+        {
+            let condition = graph.lanes(lanes);
+            assert_eq!(graph.select(condition, load, zero) == load, is_load, "{lanes:#b}");
+        }
+    }
+
+    #[test]
+    fn known_lanes_are_combined_and_compared() {
+        for isa in [Isa::Avx2, Isa::Avx512] {
+            let mut graph = ValueGraph::new(Simd { isa, width: Width::Bits32 });
+            let ramp = graph.node(Op::Ramp { first: -3, step: 2 });
+            let zero = graph.int(0);
+            let negative = graph.compare(VectorCompare::LtI, ramp, zero);
+            assert_eq!(graph.op(negative), Op::Lanes(0b11));
+            assert_eq!(graph.mask_of(negative), MaskRef::First(Count::Const(2)));
+            let others = graph.not(negative);
+            assert_eq!(graph.mask_of(others), MaskRef::Where(others));
+            let all = graph.binary(VectorBinary::Or, negative, others);
+            assert_eq!(graph.mask_of(all), MaskRef::All);
+            let none = graph.binary(VectorBinary::And, negative, others);
+            assert_eq!(graph.known_truth(none), Some(false));
+        }
+    }
+}

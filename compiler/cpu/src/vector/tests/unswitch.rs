@@ -43,6 +43,20 @@ fn a_loop_has_one_copy_for_each_outcome_of_a_choice_by_the_task() {
 }
 
 #[test]
+fn comparisons_with_and_without_equality_are_decided_by_their_sign() {
+    for condition in ["i > 4", "i <= 4", "i < 5", "i >= 5", "4 < i"] {
+        let text = format!(
+            "#[autotune]
+             fn f(x: Tensor<f32, 12, 3, 16>) -> Tensor<f32, 12, 3, 16> {{
+                 compute(|i, r, j| if {condition} {{ x[[i, r, j]] }} else {{ 7.0 }})
+             }}"
+        );
+        let kernel = kernel(&in_tasks(&program(&text)), Isa::Avx2).to_string();
+        assert!(kernel.contains("  if ") && !kernel.contains("select"), "{condition}: {kernel}");
+    }
+}
+
+#[test]
 fn choices_taken_out_of_loops_are_those_of_the_program() {
     let numbers = |shape: &[u64]| Array::whole_numbers(DType::F32, shape, 3);
     check_scheduled(PADDED, &[numbers(&[9, 3, 40])], &|dag, _| in_tasks(dag));
