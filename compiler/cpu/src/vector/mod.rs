@@ -17,9 +17,10 @@
 //! `lane_phases` where indices are not linear in a lane),
 //! `allocate` puts local tensors into registers or scratch memory, `promote` gives reductions
 //! register accumulators, `interchange` brings strided accesses of consecutive words together, `lower`
-//! emits code (`partition` splits loops, `store` and `expr` lower statements, `legalize` and
-//! [`tvmtune_math`] expand operations without an instruction) as nodes of `numbering`, and `cse` turns these into
-//! statements, those of a [`transpose`] side by side.
+//! emits code (`unswitch` takes choices out of loops, `partition` and `peel` split these, `store` and `expr`
+//! lower statements, `legalize` and [`tvmtune_math`] expand operations without an instruction) as nodes of
+//! `numbering`, `cse` turns these into statements, those of a [`transpose`] side by side, and `hoist` moves
+//! loop-invariant values out of loops.
 //!
 //! # Invariants
 //!

@@ -22,8 +22,10 @@
 //!
 //! - All vector code assembles: registers that do not fit are spilled.
 //! - No instruction inside a loop is reordered, merged or dropped: [`crate::vector`] decides the mix.
-//!   Strided accesses that it puts side by side become a transposition.
-//! - Memory of lanes that are masked off is not touched.
+//!   Strided accesses that it puts side by side become a transposition, and stores of bytes side by side one of
+//!   a whole vector.
+//! - Memory of lanes that are masked off is not touched, but for words between two active lanes of a load of
+//!   every other word, which are elements of the same tensor.
 
 mod emit;
 mod encode;
