@@ -73,6 +73,14 @@ const FOUND: &[(&str, &[i64])] = &[
          }",
         &[8],
     ),
+    // The condition on the second row was hoisted with it, into elements that a launch of one row does not have.
+    (
+        "#[autotune(dims(M = 1..=16))]
+         fn a_row_that_may_not_be_there(x: Tensor<f16, M, 8, 10>) -> Tensor<f32, 8> {
+             compute(|i| sum(0..10, |k| x.get([1, max(i, 1), i]).unwrap_or(0.0) * 1.0))
+         }",
+        &[1],
+    ),
 ];
 
 /// Checks a schedule at one launch, whose results are exact.

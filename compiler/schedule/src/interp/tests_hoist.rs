@@ -240,6 +240,23 @@ fn operands_that_are_no_function_of_elements_stay() {
 }
 
 #[test]
+fn elements_that_a_launch_may_not_have_are_not_read_by_their_readers() {
+    // Of one row, there is no second one: the condition stays with the read.
+    let source = "#[autotune(dims(M = 1..=16))]
+        fn f(x: Tensor<f16, M, 8, 10>) -> Tensor<f32, 8> {
+            compute(|i| sum(0..10, |k| x.get([1, max(i, 1), i]).unwrap_or(0.0) * 1.0))
+        }";
+    let dag = tvmtune_ir::dsl::program(source).unwrap();
+    let refused = Schedule::new(&dag).hoist_invariant(StageId(0)).err().map(|it| it.kind);
+    assert_eq!(refused, Some(ErrorKind::NothingInvariant));
+    // A condition on the element itself needs it in any case.
+    let source =
+        product("sum(0..6, |k| (if x[[i, k]] > 0.0 { exp(x[[i, k]]) } else { 0.5 }) * w[[k, j]])");
+    let dag = tvmtune_ir::dsl::program(&source).unwrap();
+    Schedule::new(&dag).hoist_invariant(StageId(0)).unwrap();
+}
+
+#[test]
 fn hoisting_operands_keeps_the_bits() {
     for sum in [
         "sum(0..6, |k| tanh(x[[i, k + 2]]) * w[[k, j]])",

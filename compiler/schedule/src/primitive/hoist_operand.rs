@@ -5,7 +5,7 @@ use super::hoist_invariant::{axes_of, replaced};
 use crate::Schedule;
 use tvmtune_ir::dag::access::work;
 use tvmtune_ir::dag::expr::affine;
-use tvmtune_ir::dag::{Compute, ComputeAxis, DType, Expr, Subscript, TensorId};
+use tvmtune_ir::dag::{BinaryOp, Compute, ComputeAxis, DType, Expr, Subscript, TensorId};
 use tvmtune_ir::poly::{Poly, VarId};
 
 /// Operands of no more work than this stay in the reduction.
@@ -88,7 +88,8 @@ impl Schedule {
         let is_same = |(tensor, at): &(TensorId, Vec<Poly>)| {
             *at == index && self.tensor(*tensor).tensor.shape == *shape && *tensor != compute.tensor
         };
-        let is_by_elements = is_affine && reads.iter().all(is_same) && !has_indices(value);
+        let is_by_elements =
+            is_affine && reads.iter().all(is_same) && !has_indices(value) && always_reads(value);
         if !is_by_elements || index.is_empty() {
             return None;
         }
@@ -115,6 +116,16 @@ impl Schedule {
         let read = Expr::read(tensor, index);
         let body = replaced(&compute.body, &|it| (it == value).then(|| read.clone()));
         InvariantPart { axes, along: along.to_vec(), value: own, body }
+    }
+}
+
+/// Returns whether evaluating a value reads an element whatever its conditions are, so that one is there.
+fn always_reads(value: &Expr) -> bool {
+    match value {
+        Expr::Read { .. } => true,
+        Expr::Select { condition, .. } => always_reads(condition),
+        Expr::Binary(BinaryOp::And | BinaryOp::Or, first, _) => always_reads(first),
+        _ => value.children().into_iter().any(always_reads),
     }
 }
 
