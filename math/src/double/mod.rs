@@ -171,7 +171,7 @@ pub fn exp_m1<A: Arithmetic>(ops: &mut A, x: A::Value) -> A::Value {
     let offset = ops.add(half_power, half);
     let value = ops.fma(half_power, p, offset);
     let value = ops.add(value, value);
-    // Of a zero, the sum has lost the sign.
+    // The sum has lost the sign of a zero.
     let zero = ops.double(0.0);
     let is_zero = ops.compare(Compare::EqF, x, zero);
     ops.select(is_zero, x, value)
@@ -259,7 +259,7 @@ pub fn ln_1p<A: Arithmetic>(ops: &mut A, x: A::Value) -> A::Value {
     let high = ops.double(LN_2_HIGH);
     let y = ops.fma(e, high, y);
     let y = special(ops, sum, y);
-    // Of a zero, the sum has lost the sign.
+    // The sum has lost the sign of a zero.
     let zero = ops.double(0.0);
     let is_zero = ops.compare(Compare::EqF, x, zero);
     ops.select(is_zero, x, y)

@@ -179,7 +179,7 @@ pub(crate) fn sine_of_large<A: Arithmetic>(
     let whole = ops.unary(Unary::ShiftLeft(62), quarter);
     let distance = ops.binary(Binary::SubI, high, whole);
     let r = angle_of(ops, distance, low);
-    // Of a negative angle both are negative. An infinity has no angle.
+    // The quarter and the remainder of a negative angle are negative; `x - x` makes infinities NaN.
     let sign = ops.double(-0.0);
     let sign = ops.binary(Binary::And, x, sign);
     let r = ops.binary(Binary::Xor, r, sign);

@@ -59,7 +59,7 @@ pub(super) enum ActiveLanes<'a> {
     All,
     /// A bit for each lane, known when code is generated.
     Known(u16),
-    /// As many of the first ones as a parameter says.
+    /// The first lanes, as many as a parameter says.
     First(EntryId),
     /// Those in which a truth value is true.
     Where(&'a Value),

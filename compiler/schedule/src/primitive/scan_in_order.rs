@@ -29,7 +29,7 @@ impl Schedule {
     /// c[i] = c_reversed[n - 1 - i]
     /// ```
     ///
-    /// Where more axes are reduced, a stage `c_terms` reduces these first.
+    /// A stage `c_terms` reduces all other reduce axes before the scan.
     ///
     /// # Errors
     ///
@@ -48,7 +48,7 @@ impl Schedule {
         refuse_if(found.attach != Attach::Root, ErrorKind::NotRoot.of_stage(stage))?;
         let compute = found.compute.clone();
         let reducer = compute.reducer.ok_or(ErrorKind::NotReduction.of_stage(stage))?;
-        // So whatever it reads runs on its own, too.
+        // Producers of an untouched root stage are root stages, too.
         self.check_untouched(stage)?;
         let prefix = self.prefix(&compute).ok_or(ErrorKind::NotPrefix.of_stage(stage))?;
 
