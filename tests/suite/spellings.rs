@@ -327,3 +327,23 @@ fn flattened_and_split_axes_have_the_schedule_of_axes_of_their_own() {
     }
     assert_eq!(different, [""; 0]);
 }
+
+#[test]
+fn padded_copies_have_the_code_of_checked_reads() {
+    for convolution in spellings::convolutions(false).iter().filter(|it| !it.is_transposed) {
+        let spellings = convolution.spellings();
+        for isa in [Isa::Avx512, Isa::Avx2] {
+            let code = |name: &str| {
+                let text = &spellings.iter().find(|it| it.name == name).unwrap().text;
+                let schedule =
+                    default::schedule(&dsl::program(text).unwrap(), &Target::generic(isa));
+                let kernel = vector::lower(&nest::lower(&schedule), isa).unwrap().to_string();
+                // Programs number their tensors, and a copy that is none counts.
+                let body = |it: &&str| !it.contains("kernel") && !it.contains(": tensor");
+                kernel.lines().filter(body).collect::<Vec<_>>().join("\n")
+            };
+            let n_phases = code("other").matches("phase").count();
+            assert!(code("other") == code("base"), "{convolution:?} on {isa:?}, {n_phases} phases");
+        }
+    }
+}

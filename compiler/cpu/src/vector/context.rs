@@ -6,6 +6,7 @@ use super::cse::{self, Budget, PendingStmt};
 use super::numbering::{Interned, MaskRef, ValueGraph, ValueId};
 use super::table::Table;
 use super::tree::{DerivedOp, GuardId, Tree, Write};
+use super::windows;
 use super::{Address, Count, DivOp, LaneStride, Reg, Simd, Stmt, Storage, Unsupported};
 use tvmtune_ir::dag::TensorId;
 use tvmtune_ir::poly::{Interval, Poly, VarId, gcd};
@@ -407,6 +408,7 @@ impl<'t> Lowering<'t> {
             registers: self.simd.registers() - 1,
             live_through: self.allocations.n_registers(block.innermost) as u32,
         };
+        windows::reorder(&block.graph, &self.interned, budget.registers, &mut block.pending);
         cse::emit(
             &block.graph,
             &block.pending,

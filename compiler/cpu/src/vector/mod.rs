@@ -57,6 +57,7 @@ mod tree;
 mod unswitch;
 pub mod verify;
 pub mod width;
+mod windows;
 mod words;
 mod wrap;
 mod store;

@@ -7,26 +7,29 @@
 //! ```
 //!
 //! In: a loop of known extent. Out: the iterations from which on a choice is another, at which
-//! [`super::partition`] splits it.
+//! [`super::partition`] splits it. Where loops inside are written out, a choice by their variables as well is
+//! open for a few iterations, before and after which it is known.
 //!
 //! # Source
 //!
 //! LLVM's `LoopPeel`; index-set splitting.
 
 use super::Unsupported;
-use super::affine::Coef;
+use super::affine::{Affine, Coef, LANE};
 use super::choices::Comparison;
 use super::context::Lowering;
 use super::tree::{Loop, LoopMode, Node};
 use tvmtune_ir::dag::CompareOp;
+use tvmtune_ir::poly::{Interval, VarId};
 
 /// Iterations at either end that may be peeled: padding is narrow. Chosen by judgement.
 const MAX_PEELED: i64 = 4;
 /// The fewest iterations of a loop that is peeled.
-const MIN_EXTENT: i64 = 4 * MAX_PEELED;
+const MIN_EXTENT: i64 = 2;
 
 impl Lowering<'_> {
-    /// Returns the iterations near the ends of a loop from which on a choice by its variable alone is another.
+    /// Returns the iterations near the ends of a loop from which on a choice by its variable, and by those of
+    /// loops inside that are written out, is known or open.
     pub(super) fn turning_points(&mut self, loop_: &Loop) -> Result<Vec<i64>, Unsupported> {
         let extent = self.tree.var(loop_.var).extent.as_constant();
         let Some(extent) = extent.filter(|it| *it >= MIN_EXTENT) else { return Ok(Vec::new()) };
@@ -36,9 +39,13 @@ impl Lowering<'_> {
         }
         let mut points = Vec::new();
         for Comparison { op, mut form } in self.open_choices(loop_)? {
-            if let Some(Coef::Const(step)) = form.take(loop_.var)
-                && let Some(rest) = form.as_constant()
-            {
+            let Some(Coef::Const(step)) = form.take(loop_.var) else { continue };
+            if !self.is_written_out(&form) {
+                continue;
+            }
+            // Between the two, iterations of the loops inside choose otherwise than each other.
+            let Interval { lo, hi } = self.interval(&form);
+            for rest in [lo, hi] {
                 let holds = |iteration: i64| compare(op, step * iteration + rest);
                 points.extend(turn(extent, &holds));
             }
@@ -47,6 +54,15 @@ impl Lowering<'_> {
             (1..=MAX_PEELED).contains(it) || (1..=MAX_PEELED).contains(&(extent - it))
         });
         Ok(points)
+    }
+
+    /// Returns whether a form depends on nothing but loops inside, all of which are written out.
+    fn is_written_out(&self, form: &Affine) -> bool {
+        let n_vars = self.tree.vars.len();
+        let is_inside = |(var, coefficient): &(VarId, Coef)| {
+            *var != LANE && (var.0 as usize) < n_vars && matches!(coefficient, Coef::Const(_))
+        };
+        form.dims.is_zero() && form.terms.iter().all(is_inside)
     }
 }
 

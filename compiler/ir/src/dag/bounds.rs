@@ -129,6 +129,23 @@ impl PathFacts {
         }
     }
 
+    /// Returns whether a comparison of integer data with a bound, as a checked read makes it, can be proven.
+    pub fn implies(&self, op: CompareOp, value: &Expr, bound: &Expr, types: &dyn Types) -> bool {
+        if !value.dtype(types).is_integer() {
+            return false;
+        }
+        match (op, bound) {
+            (CompareOp::Ge, Expr::Const(Literal::Int(0), _)) => {
+                self.is_above(&Subscript::Value(Box::new(value.clone())), types)
+            }
+            (CompareOp::Lt, bound) => self.exact(bound, types).is_some_and(|extent| {
+                let subscript = Subscript::Value(Box::new(value.clone()));
+                self.is_below(&subscript, &extent, types)
+            }),
+            _ => false,
+        }
+    }
+
     fn is_value_below(&self, value: &Expr, extent: &Poly, types: &dyn Types) -> bool {
         let bounded = |top: &Expr, strictly: bool| {
             self.upper_bounds(top, types).into_iter().any(|top| {

@@ -26,9 +26,10 @@ pub(super) fn fold(expr: &Expr, path_facts: &PathFacts, types: &dyn Types) -> Ex
     match &expr {
         Expr::Compare(op, a, b) => match (&**a, &**b) {
             (Expr::Index(a), Expr::Index(b)) => path_facts.decides(*op, a, b).map(truth),
-            _ => {
-                as_constant(a).zip(as_constant(b)).map(|((a, _), (b, _))| truth(a.compare(*op, b)))
-            }
+            _ => match (as_constant(a), as_constant(b)) {
+                (Some((a, _)), Some((b, _))) => Some(truth(a.compare(*op, b))),
+                _ => path_facts.implies(*op, a, b, types).then(|| truth(true)),
+            },
         },
         Expr::Unary(op, a) => fold_unary(*op, a, types),
         Expr::Binary(op, a, b) => fold_binary(*op, a, b),

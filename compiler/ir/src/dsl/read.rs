@@ -227,6 +227,10 @@ impl Elaborator {
     /// Returns the condition that all subscripts are in bounds, without parts that are proven.
     fn is_inside(&self, tensor: TensorId, index: &[Subscript]) -> Option<Expr> {
         let shape = &self.symbols.tensors[tensor.0 as usize].shape;
+        // The value may be used where the conditions around it do not hold: bound by a `let` in a branch,
+        // it may be an operand of a reduction, which is computed for every point. Folding drops whatever
+        // the conditions on the way to each use imply.
+        let known = self.known.without_conditions();
         let mut conditions = Vec::new();
         for (subscript, extent) in index.iter().zip(shape) {
             let (zero, end) = self.bounds(subscript, extent);
@@ -234,10 +238,10 @@ impl Elaborator {
                 Subscript::Affine(poly) => Expr::Index(poly.clone()),
                 Subscript::Value(value) => (**value).clone(),
             };
-            if !self.known.is_above(subscript, &self.symbols) {
+            if !known.is_above(subscript, &self.symbols) {
                 conditions.push(value.clone().compare(CompareOp::Ge, zero));
             }
-            if !self.known.is_below(subscript, extent, &self.symbols) {
+            if !known.is_below(subscript, extent, &self.symbols) {
                 conditions.push(value.compare(CompareOp::Lt, end));
             }
         }

@@ -13,12 +13,13 @@ use super::errors::{Location, axis_names, count};
 use super::scan::STATE_ELSEWHERE;
 use super::signature::plain_ident;
 use super::value::{Kind, Value, cast};
+use crate::dag::bounds::PathFacts;
 use crate::dag::limits::{MAX_AXES, MAX_COMPUTES, MAX_RANK, is_addressable, is_axis, is_index};
 use crate::dag::{
     BinaryOp, CompareOp, Compute, ComputeAxis, ComputeId, DType, Expr, Reducer, Tensor, TensorId,
     TensorKind,
 };
-use crate::poly::{Atom, Poly, VarId};
+use crate::poly::{Atom, Facts, Poly, VarId};
 use crate::span::Span;
 
 #[derive(Clone, Copy, PartialEq)]
@@ -382,8 +383,27 @@ impl Elaborator {
         let shape = axes[..spatial.len()].iter().map(|it| it.extent.clone()).collect();
         let tensor_kind = TensorKind::Computed(ComputeId(self.computes.len() as u32));
         self.symbols.tensors.push(Tensor { name, dtype, shape, kind: tensor_kind });
+        self.check_reads(&body, facts);
         self.computes.push(Compute { tensor, axes, n_spatial: spatial.len(), reducer, body });
         tensor
+    }
+
+    /// Reports reads that were proven in bounds under a condition which does not hold for each element that
+    /// is computed, once for each definition of the program.
+    fn check_reads(&mut self, body: &Expr, facts: Facts) {
+        let shape = |it: TensorId| self.symbols.tensors[it.0 as usize].shape.clone();
+        // Reads that were not in bounds at all have been reported.
+        if self.errors.mark() > 0
+            || PathFacts::new(facts).reads_in_bounds(body, &shape, &self.symbols)
+        {
+            return;
+        }
+        let message = "a reduction or `scan` is computed for every point, also where the condition around \
+                       it does not hold, and what this one reads was in bounds under that condition \
+                       alone: read it with `.get(..).unwrap_or(..)`";
+        if let Some(place) = self.place.take() {
+            self.errors.at_location::<()>(place, message);
+        }
     }
 
     /// Reports a compute beyond the limits, once for each definition of the program.

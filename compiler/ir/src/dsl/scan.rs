@@ -46,7 +46,11 @@ impl Elaborator {
             );
             return self.errors.at(&closure.inputs, message);
         }
+        // States are computed for every point, so no branch condition holds: not for the first one either.
+        let known = self.known.clone();
+        self.known = known.without_conditions();
         let (known_range, before) = (self.range(range), self.expr(first));
+        self.known.restore_conditions(known);
         if known_range.as_ref().is_some_and(Range::starts_at_axis) {
             let message = "a `scan` starts at the same index everywhere, as in `0..=t`";
             return self.errors.at(range, message);
@@ -67,7 +71,6 @@ impl Elaborator {
         first: Option<(&Value, &(Expr, DType))>,
         closure: &syn::ExprClosure,
     ) -> Option<Step> {
-        // States are computed for every point, so no branch condition holds.
         let known = self.known.clone();
         self.known = known.without_conditions();
         let depth = self.around.len();

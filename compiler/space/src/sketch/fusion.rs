@@ -5,10 +5,13 @@
 //! - *Rows*: any other stage, with those that it needs row by row (the maximum and the sum of a
 //!   softmax), computed at the loop over its rows.
 
+use std::collections::BTreeSet;
+
 use super::{Builder, FusionGroup, Rows, Tiled};
 use super::{cpu, gpu};
 use tvmtune_ir::dag::access::{leading_axes, work};
-use tvmtune_ir::dag::{Compute, Expr, Subscript, TensorId};
+use tvmtune_ir::dag::{BinaryOp, Compute, Expr, Subscript, TensorId, UnaryOp};
+use tvmtune_ir::poly::{Atom, Poly};
 use tvmtune_ir::size::Size;
 use tvmtune_ir::target::Target;
 use tvmtune_schedule::{Attach, ReductionOrder, StageId};
@@ -82,6 +85,10 @@ impl Builder {
         }
         let work = work(&compute.body);
         if work == 0 {
+            return true;
+        }
+        // A reduction of a padded copy is one of an operand with padding. On GPUs, that was not measured.
+        if !self.is_gpu() && readers.len() == 1 && is_padding(&compute.body) {
             return true;
         }
         if readers.iter().any(|it| self.is_tiled(*it)) {
@@ -240,6 +247,40 @@ impl Builder {
             Target::Gpu(gpu) => (all.max(self.extents(stage).iter().size()), gpu.multiprocessors),
         };
         rows >= u64::from(wanted) || all / rows.max(1) <= SHORT_ROW
+    }
+}
+
+/// Returns whether a value is an element of a tensor where indices are inside of it, and a constant elsewhere.
+fn is_padding(value: &Expr) -> bool {
+    let is_inside = |it: &Expr| match it {
+        Expr::Read { index, .. } => index.iter().all(|it| matches!(it, Subscript::Affine(_))),
+        other => is_padding(other),
+    };
+    let Expr::Select { condition, then, otherwise } = value else { return false };
+    let parts = [(then, otherwise), (otherwise, then)];
+    is_of_indices(condition)
+        && parts.iter().any(|(a, b)| matches!(***b, Expr::Const(..)) && is_inside(a))
+}
+
+/// Returns whether a condition compares nothing but single indices with constants or dimensions.
+fn is_of_indices(condition: &Expr) -> bool {
+    let depends_on_one = |a: &Poly, b: &Poly| {
+        let mut vars = BTreeSet::new();
+        (a.clone() - b.clone()).for_each_leaf(&mut |atom| {
+            if let Atom::Var(var) = atom {
+                vars.insert(*var);
+            }
+        });
+        vars.len() <= 1
+    };
+    match condition {
+        Expr::Compare(_, a, b) => match (&**a, &**b) {
+            (Expr::Index(a), Expr::Index(b)) => depends_on_one(a, b),
+            _ => false,
+        },
+        Expr::Binary(BinaryOp::And | BinaryOp::Or, a, b) => is_of_indices(a) && is_of_indices(b),
+        Expr::Unary(UnaryOp::Not, a) => is_of_indices(a),
+        _ => false,
     }
 }
 

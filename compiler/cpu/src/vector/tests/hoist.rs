@@ -65,6 +65,35 @@ fn padding_is_stored_before_and_after_the_loop_over_elements() {
     ");
 }
 
+#[test]
+fn padding_of_tiles_is_computed_before_and_after_the_loop_over_tiles() {
+    let dag = program(
+        "#[autotune]
+        fn f(x: Tensor<f32, 10, 16>) -> Tensor<f32, 12, 16> {
+            compute(|i, j| x.get([i - 1, j]).unwrap_or(0.0))
+        }",
+    );
+    let mut schedule = in_vectors(&dag);
+    let rows = schedule.split(StageId(0), A[0], &[3]).unwrap();
+    schedule.annotate(StageId(0), rows[1], LoopKind::Unrolled).unwrap();
+    insta::assert_snapshot!(kernel(&schedule, Isa::Avx512), @r"
+    kernel f for avx512
+    t0: tensor 0
+    t1: tensor 1
+    phase
+      t1[0].n = 0
+      t1[64].n = t0[0].n
+      t1[128].n = t0[64].n
+      loop v3 in 0..2
+        t1[192*v3 + 192].n = t0[192*v3 + 128].n
+        t1[192*v3 + 256].n = t0[192*v3 + 192].n
+        t1[192*v3 + 320].n = t0[192*v3 + 256].n
+      t1[576].n = t0[512].n
+      t1[640].n = t0[576].n
+      t1[704].n = 0
+    ");
+}
+
 /// Terms that count in some lanes; the last vector has none that does not.
 const MASKED: &str = "#[autotune]
     fn f(x: Tensor<f32, 40>, w: Tensor<f32, 2, 3>) -> Tensor<f32, 2, 32> {
@@ -90,14 +119,19 @@ fn products_that_count_in_some_lanes_are_contracted() {
     t2: tensor 2
     phase
       loop v7 in 0..2
-        loop v8 in 0..2
-          r0 = 0
-          r1 = Xor(LtI(index(16*v8 + -2, 1), 0), 0xffffffff)
-          r0 = select(r1, fma(t0[64*v8 + -8].n{r1}, t1[12*v7].1, r0), r0)
-          r2 = Xor(LtI(index(16*v8 + -1, 1), 0), 0xffffffff)
-          r0 = select(r2, fma(t0[64*v8 + -4].n{r2}, t1[12*v7 + 4].1, r0), r0)
-          r0 = fma(t0[64*v8].n, t1[12*v7 + 8].1, r0)
-          t2[128*v7 + 64*v8].n = r0
+        r0 = 0
+        r2 = t1[12*v7].1
+        r0 = select(lanes 0b1111111111111100, fma(t0[-8].n{lanes 0b1111111111111100}, r2, r0), r0)
+        r3 = t1[12*v7 + 4].1
+        r0 = select(lanes 0b1111111111111110, fma(t0[-4].n{lanes 0b1111111111111110}, r3, r0), r0)
+        r4 = t1[12*v7 + 8].1
+        r0 = fma(t0[0].n, r4, r0)
+        t2[128*v7].n = r0
+        r1 = 0
+        r1 = fma(t0[56].n, r2, r1)
+        r1 = fma(t0[60].n, r3, r1)
+        r1 = fma(t0[64].n, r4, r1)
+        t2[128*v7 + 64].n = r1
     ");
 }
 

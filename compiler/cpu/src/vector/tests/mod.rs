@@ -12,6 +12,7 @@ mod prefetch;
 mod text;
 mod transpose;
 mod unswitch;
+mod windows;
 mod words;
 
 use super::cse::{self, Budget, PendingStmt};

@@ -2,7 +2,7 @@
 
 use super::errors::body;
 use crate::dag::print::canonical;
-use crate::dag::{Dag, Number, TensorId};
+use crate::dag::{DType, Dag, Number, TensorId};
 use crate::dsl;
 use crate::interp::{self, Array, Elements};
 
@@ -124,4 +124,57 @@ fn scans_that_cannot_run_are_errors() {
     4 | h * x[[i, l]] => the state of a `scan` is one number of one step: reductions and other scans do not see it; reduce the states after the scan
     5 | scan(0..K, h, |g, l| g + x[[i, l]]) => the state of a `scan` is one number of one step: reductions and other scans do not see it; reduce the states after the scan
     ");
+}
+
+/// Runs a program of `x` (3 x 5, a quarter of its place) and of data that names rows.
+fn of_rows(rows: [i32; 3], body: &str) -> Vec<f64> {
+    let source = format!(
+        "#[autotune(dims(T = 3, D = 5))]
+         fn f(x: Tensor<f32, T, D>, rows: Tensor<i32, T>) -> Tensor<f32, T> {{ {body} }}"
+    );
+    let dag = dsl::program(&source).unwrap_or_else(|it| panic!("{it}"));
+    let x = Array::from_f32(&[3, 5], (0..15).map(|it| it as f32 / 4.0).collect());
+    let rows = Array::from_fn(DType::I32, &[3], |n| Number::Int(i64::from(rows[n])));
+    let found = interp::run(&dag, &[], &[x, rows], &[]).swap_remove(0);
+    (0..found.len()).map(|n| found.get(n).to_f64()).collect()
+}
+
+#[test]
+fn checked_reads_stay_checked_where_states_and_sums_are_computed_for_every_point() {
+    // The condition implies half of what the reads check, and none of it where the states are computed.
+    let first = "compute(|t| if rows[[t]] < 0 { 1.0 } else {
+        scan(0..D, x.get([rows[[t]], 0]).unwrap_or(0.5), |h, d| h + x[[t, d]])
+    })";
+    let bound = "compute(|t| if rows[[t]] < 0 { 1.0 } else {
+        let first = x.get([rows[[t]], 0]).unwrap_or(0.5);
+        sum(0..D, |d| first / 5.0) + sum(0..D, |d| x[[t, d]])
+    })";
+    for body in [first, bound] {
+        let found = of_rows([-7, 2, 3], body);
+        let expected = [1.0, 2.5 + 8.75, 0.5 + 15.0];
+        let close = |(a, b): (&f64, &f64)| (a - b).abs() < 1e-5;
+        assert!(found.iter().zip(&expected).all(close), "{found:?} of {body}");
+    }
+}
+
+#[test]
+fn a_check_that_its_condition_implies_is_dropped() {
+    let dag = dsl::program(
+        "#[autotune(dims(T = 3, D = 5))]
+         fn f(x: Tensor<f32, T>, rows: Tensor<i32, D>) -> Tensor<f32, D> {
+             compute(|d| if rows[[d]] < 0 || rows[[d]] >= 3 { 1.0 } else { x.get([rows[[d]]]).unwrap_or(0.5) })
+         }",
+    );
+    let text = canonical(&dag.unwrap());
+    assert_eq!(text.matches("select").count(), 1, "{text}");
+}
+
+#[test]
+fn reads_in_bounds_under_a_condition_alone_are_errors_in_reductions() {
+    insta::assert_snapshot!(
+        body("Tensor<f32, M>", "compute(|i| if i > 0 { scan(0..K, x[[i - 1, 0]], |h, k| h + x[[i, k]]) } else { 0.0 })"),
+        @"3 | i - 1 => index `i - 1` ranges over -1..=M - 2, but `x` has extent M there: use `.get(..).unwrap_or(..)`");
+    insta::assert_snapshot!(
+        body("Tensor<f32, M>", "compute(|i| if i > 0 { let v = x[[i - 1, 0]]; sum(0..K, |k| v * x[[i, k]]) } else { 0.0 })"),
+        @"3 | |i| => a reduction or `scan` is computed for every point, also where the condition around it does not hold, and what this one reads was in bounds under that condition alone: read it with `.get(..).unwrap_or(..)`");
 }

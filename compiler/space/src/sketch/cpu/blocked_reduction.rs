@@ -72,7 +72,7 @@ pub(super) fn reduce(
     let tile: Vec<AxisId> = rows.get(1).into_iter().chain(&columns[1..]).copied().collect();
     let order = |tiles: [Option<&AxisId>; 2]| {
         let tiles = tiles.into_iter().flatten().copied();
-        let inner = reduce.iter().copied().chain(unrolled).chain(tile.iter().copied());
+        let inner = reduce.iter().chain(&unrolled).copied().chain(tile.iter().copied());
         let order = outer.iter().copied().chain(tiles).chain(inner).collect();
         vec![Instruction::Reorder { stage: anchor, order }]
     };
@@ -84,7 +84,7 @@ pub(super) fn reduce(
     let decision = b.decide(format!("{name} order"), DecisionKind::Order, &numbers, 0);
     b.one_of(decision, orders)?;
 
-    b.annotate_all(anchor, unrolled, LoopKind::Unrolled)?;
+    b.annotate_all(anchor, &unrolled, LoopKind::Unrolled)?;
     b.annotate_all(anchor, rows.get(1), LoopKind::Unrolled)?;
     b.annotate(anchor, columns[1], LoopKind::Vectorized)
 }

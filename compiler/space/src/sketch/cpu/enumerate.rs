@@ -10,12 +10,13 @@
 //! for any access, from its strides.
 
 use super::blocks::Blocks;
-use super::register_tile::{Operand, choose};
+use super::register_tile::{Operand, Windows, choose};
+use super::tile::MAX_WINDOW;
 use super::variant::{CopyScope, OperandCopy, Padded, ReductionBlock, Sharing, TileVariant};
 use crate::sketch::Builder;
 use crate::sketch::layout::{WORD_BYTES, dim_along};
-use tvmtune_ir::dag::TensorKind;
 use tvmtune_ir::dag::access::Access;
+use tvmtune_ir::dag::{TensorId, TensorKind};
 use tvmtune_ir::poly::Poly;
 use tvmtune_ir::size::Size;
 use tvmtune_schedule::StageId;
@@ -110,7 +111,12 @@ fn variants_along(b: &Builder, anchor: StageId, vector: usize) -> Vec<TileVarian
     let row = row_axis(&accesses, &extents[..compute.n_spatial], vector);
     let operands: Vec<Operand> =
         accesses.iter().map(|it| Operand::new(it, vector, row, b.cpu().l1_bytes)).collect();
-    let tile = choose(b.simd(), &operands, row.map_or(1, |it| extents[it]), extents[vector]);
+    let extent = (row.map_or(1, |it| extents[it]), extents[vector]);
+    let windows = row.and_then(|it| windows(&accesses, &extents, compute.n_spatial, (vector, it)));
+    let (tile, windows) = choose(b.simd(), &operands, windows, extent);
+    if windows.is_some() && extents[vector] <= tile.vectors * b.lanes() {
+        padded.retain(|it: &Padded| !masks_are_known(b, anchor, it.tensor, vector));
+    }
     let sharing = Sharing::Any;
     let mut variant = TileVariant {
         vector,
@@ -120,6 +126,7 @@ fn variants_along(b: &Builder, anchor: StageId, vector: usize) -> Vec<TileVarian
         padded,
         sharing,
         tile,
+        windows,
         block: None,
         cost: 0.0,
     };
@@ -238,6 +245,42 @@ fn row_axis(accesses: &[Access], extents: &[u64], vector: usize) -> Option<usize
     };
     let candidates = (0..extents.len()).filter(|it| *it != vector && extents[*it] > 1);
     candidates.min_by_key(|it| (dependent(*it), std::cmp::Reverse((extents[*it].min(28), *it))))
+}
+
+/// Returns whether a padded operand of unrolled windows, whose tiles are whole rows, is as well read in place:
+/// the lanes inside of it are the same ones for each row, and no other result reads what a copy would hold.
+fn masks_are_known(b: &Builder, anchor: StageId, tensor: TensorId, vector: usize) -> bool {
+    let compute = b.compute(anchor);
+    let (extents, accesses) = (b.extents(anchor), b.accesses(anchor));
+    let is_static = compute.axes[vector].extent.as_constant().is_some();
+    let of_each = |it: &Access| (0..compute.n_spatial).all(|n| extents[n] == 1 || it.depends_on(n));
+    let mut reads = accesses.iter().filter(|it| it.tensor == tensor && it.conditional);
+    is_static && reads.all(|it| it.is_contiguous(vector) && of_each(it))
+}
+
+/// Returns the windows of an operand that overlap along the unrolled axis.
+fn windows(
+    accesses: &[Access],
+    extents: &[u64],
+    n_spatial: usize,
+    (vector, row): (usize, usize),
+) -> Option<Windows> {
+    let last = (n_spatial..extents.len()).rfind(|it| extents[*it] > 1)?;
+    let is_short = |axis: usize| (2..=MAX_WINDOW).contains(&extents[axis]);
+    let overlapping = |axis: usize| {
+        let of_access = |access: &Access| {
+            let stride = |it: usize| access.strides[it].as_ref()?.as_constant();
+            let (of_tile, of_window) = (stride(row)?, stride(axis)?);
+            let step = of_tile.checked_div(of_window).filter(|it| it * of_window == of_tile)?;
+            let step = u64::try_from(step).ok().filter(|it| (1..extents[axis]).contains(it))?;
+            let taps = extents[axis] * extents[last];
+            Some(Windows { axis, rows: extents[axis], step, taps })
+        };
+        let vectors = || accesses.iter().filter(|it| it.depends_on(vector));
+        // Each operand that makes vectors is read by such windows.
+        vectors().map(of_access).reduce(|a, b| if a == b { a } else { None })?
+    };
+    is_short(last).then(|| (n_spatial..last).filter(|it| is_short(*it)).find_map(overlapping))?
 }
 
 /// Returns whether an operand is read as vectors along rows so far apart that they fill few cache sets,

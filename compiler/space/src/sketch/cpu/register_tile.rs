@@ -42,6 +42,20 @@ pub(super) struct Operand {
     pub(super) cached_rows: u64,
 }
 
+/// Rows of a reduction's windows, all of which are unrolled: tiles of several rows load what their windows
+/// share once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Windows {
+    /// The reduce axis over the rows of a window.
+    pub(super) axis: usize,
+    /// The rows of a window.
+    pub(super) rows: u64,
+    /// Rows of the operand from one row of the tile to the next.
+    pub(super) step: u64,
+    /// The steps of the reduction in a window.
+    pub(super) taps: u64,
+}
+
 /// Vector FMAs that a core issues in a cycle: two ports, as on Intel cores since Haswell and AMD cores
 /// since Zen 2.
 const FMAS_PER_CYCLE: f64 = 2.0;
@@ -54,6 +68,9 @@ const LOADS_PER_CYCLE: f64 = 2.0;
 const RELOAD_CYCLES: f64 = 0.4;
 /// Cycles of the loop itself in each step, which larger tiles amortize; chosen by measurement.
 const LOOP_CYCLES: f64 = 0.15;
+/// Steps of windows that are unrolled, at most; chosen by measurement: the code of more is read from the
+/// second-level cache.
+const MAX_TAPS: u64 = 25;
 const PAGE_BYTES: u64 = 4096;
 const LINE_BYTES: u64 = 64;
 /// The largest tile: rows, then vectors. No instruction set here has registers for more.
@@ -98,17 +115,43 @@ pub(super) fn registers(rows: u64, vectors: u64, operands: &[Operand]) -> u64 {
     rows * vectors + operands.iter().map(resident).sum::<u64>() + 1
 }
 
-/// Returns the fastest tile for axes of those extents, never longer than these.
-pub(super) fn choose(simd: Simd, operands: &[Operand], rows: u64, lanes: u64) -> RegisterTile {
+/// Returns the fastest tile for axes of those extents, never longer than these, and the windows if their rows
+/// are best unrolled.
+pub(super) fn choose(
+    simd: Simd,
+    operands: &[Operand],
+    windows: Option<Windows>,
+    extents: (u64, u64),
+) -> (RegisterTile, Option<Windows>) {
+    let plain = fastest(simd, operands, None, extents);
+    let Some(windows) = windows.filter(|it| it.taps <= MAX_TAPS) else { return (plain, None) };
+    // Windows slide along the lanes as well: vectors straddle lines.
+    let straddling = |it: &Operand| Operand { loads: it.loads.max(2), ..*it };
+    let operands: Vec<Operand> =
+        operands.iter().map(|it| if it.vector { straddling(it) } else { *it }).collect();
+    let [unrolled, rolled] = [Some(windows), None].map(|it| fastest(simd, &operands, it, extents));
+    if unrolled.cycles < rolled.cycles { (unrolled, Some(windows)) } else { (plain, None) }
+}
+
+fn fastest(
+    simd: Simd,
+    operands: &[Operand],
+    windows: Option<Windows>,
+    (rows, lanes): (u64, u64),
+) -> RegisterTile {
     let n_vectors = lanes.div_ceil(simd.lanes().unsigned_abs());
     let mut best = RegisterTile { rows: 1, vectors: 1, cycles: f64::INFINITY };
     for vectors in 1..=n_vectors.min(MAX_TILE.1) {
         for tile_rows in 1..=rows.min(MAX_TILE.0) {
-            if registers(tile_rows, vectors, operands) > u64::from(simd.registers()) {
-                break;
-            }
+            let free =
+                u64::from(simd.registers()).checked_sub(registers(tile_rows, vectors, operands));
+            let Some(free) = free else { break };
             let n_tiles = rows.div_ceil(tile_rows) * n_vectors.div_ceil(vectors);
-            let cycles = n_tiles as f64 * step(tile_rows, vectors, operands);
+            let one = match windows {
+                None => step(tile_rows, vectors, operands),
+                Some(it) => window_step(tile_rows, vectors, operands, (it, free)),
+            };
+            let cycles = n_tiles as f64 * one;
             // Long tiles are as good if each row reads vectors of its own.
             let as_good = operands.iter().all(|it| it.per_row || !it.vector)
                 && cycles < best.cycles * (1.0 + TOLERANCE)
@@ -136,6 +179,28 @@ fn step(rows: u64, vectors: u64, operands: &[Operand]) -> f64 {
     busy + RELOAD_CYCLES * reloads as f64 + LOOP_CYCLES
 }
 
+/// Estimates the cycles of one reduction step of a tile whose windows are unrolled, with so many registers
+/// left.
+fn window_step(
+    rows: u64,
+    vectors: u64,
+    operands: &[Operand],
+    (windows, free): (Windows, u64),
+) -> f64 {
+    let shared = ((rows - 1) * windows.step + windows.rows).min(rows * windows.rows);
+    let load = |it: &Operand| match (it.vector, it.per_row) {
+        (true, true) => (shared * vectors * it.loads) as f64 / windows.rows as f64,
+        (true, false) => (vectors * it.loads) as f64,
+        // The weights of a window stay in registers, or are operands in memory.
+        (false, false) if windows.taps <= free => 0.0,
+        (false, _) => (rows * vectors) as f64,
+    };
+    let loads: f64 = operands.iter().map(load).sum();
+    let arithmetic = (rows * vectors) as f64 / FMAS_PER_CYCLE;
+    arithmetic.max(loads / LOADS_PER_CYCLE).max(FMA_LATENCY / windows.taps as f64)
+        + LOOP_CYCLES / windows.taps as f64
+}
+
 fn gcd(a: u64, b: u64) -> u64 {
     if b == 0 { a } else { gcd(b, a % b) }
 }
@@ -155,7 +220,7 @@ mod tests {
     fn check(isa: Isa, rows: u64, lanes: u64, expected: (u64, u64)) {
         let operands = operands(u64::MAX);
         let simd = Simd { isa, width: Width::Bits32 };
-        let tile = choose(simd, &operands, rows, lanes);
+        let (tile, _) = choose(simd, &operands, None, (rows, lanes));
         assert_eq!((tile.rows, tile.vectors), expected, "{rows} x {lanes}");
         assert!(registers(tile.rows, tile.vectors, &operands) <= isa.registers().into());
     }
@@ -163,7 +228,7 @@ mod tests {
     #[test]
     fn rows_that_share_cache_sets_are_few() {
         let simd = Simd { isa: Isa::Avx512, width: Width::Bits32 };
-        let tile = choose(simd, &operands(9), 1024, 1024);
+        let (tile, _) = choose(simd, &operands(9), None, (1024, 1024));
         assert_eq!((tile.rows, tile.vectors), (6, 4));
     }
 
@@ -178,5 +243,24 @@ mod tests {
         check(Isa::Avx512, 1, 768, (1, 12));
         check(Isa::Avx512, 7, 512, (7, 2));
         check(Isa::Avx512, 100, 16, (25, 1));
+    }
+
+    /// The tile of a depthwise convolution with windows of `n x n`, over images of 56 x 56.
+    fn of_windows(isa: Isa, n: u64, step: u64) -> ((u64, u64), bool) {
+        let image = Operand { vector: true, per_row: true, loads: 1, cached_rows: u64::MAX };
+        let weight = Operand { vector: false, per_row: false, loads: 1, cached_rows: u64::MAX };
+        let windows = Windows { axis: 4, rows: n, step, taps: n * n };
+        let simd = Simd { isa, width: Width::Bits32 };
+        let (tile, unrolled) = choose(simd, &[image, weight], Some(windows), (56, 56));
+        ((tile.rows, tile.vectors), unrolled == Some(windows))
+    }
+
+    #[test]
+    fn windows_are_unrolled_where_their_weights_are_few() {
+        assert_eq!(of_windows(Isa::Avx512, 3, 1), ((4, 4), true));
+        assert_eq!(of_windows(Isa::Avx2, 3, 1), ((4, 1), true));
+        // Rows that share nothing are loaded as often either way.
+        assert!(!of_windows(Isa::Avx512, 3, 3).1);
+        assert!(!of_windows(Isa::Avx512, 7, 1).1);
     }
 }

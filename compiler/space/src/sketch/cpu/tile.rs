@@ -34,7 +34,7 @@ const MAX_STEPS: u64 = 8;
 /// Steps of the reduction that are unrolled by default, all of a window of up to [`MAX_WINDOW`]; chosen by
 /// measurement.
 const STEPS: u64 = 4;
-const MAX_WINDOW: u64 = 7;
+pub(super) const MAX_WINDOW: u64 = 7;
 
 /// Columns of tiles of a task from which on prefetching behind the last one is a small waste; chosen by
 /// judgement.
@@ -312,13 +312,11 @@ fn reduce_in_registers(
         (0..n_spatial).filter(|it| !tile(it)).map(|it| AxisId(it as u32)).collect();
     let steps = split_steps(b, anchor, variant, name)?;
     order.extend(steps.outer);
-    order.extend(steps.unrolled);
+    order.extend(&steps.unrolled);
     order.extend(variant.row.map(|it| AxisId(it as u32)));
     order.push(AxisId(variant.vector as u32));
     b.reorder(anchor, order)?;
-    if let Some(axis) = steps.unrolled {
-        b.annotate(anchor, axis, LoopKind::Unrolled)?;
-    }
+    b.annotate_all(anchor, &steps.unrolled, LoopKind::Unrolled)?;
     if let Some(axis) = variant.row {
         b.annotate(anchor, AxisId(axis as u32), LoopKind::Unrolled)?;
     }
@@ -329,8 +327,8 @@ fn reduce_in_registers(
 pub(super) struct Steps {
     /// A loop for each reduce axis, in order.
     pub(super) outer: Vec<AxisId>,
-    /// The steps of the last of them that are unrolled.
-    pub(super) unrolled: Option<AxisId>,
+    /// The steps that are unrolled: of the last of them, and before these the rows of windows.
+    pub(super) unrolled: Vec<AxisId>,
 }
 
 /// Splits the last reduce axis that runs more than once: its inner part is unrolled, all of it if it is
@@ -345,7 +343,7 @@ fn split_steps(
     let extents = b.extents(anchor);
     let mut outer: Vec<AxisId> = (n_spatial..extents.len()).map(|it| AxisId(it as u32)).collect();
     let Some(last) = (n_spatial..extents.len()).rev().find(|it| extents[*it] > 1) else {
-        return Ok(Steps { outer, unrolled: None });
+        return Ok(Steps { outer, unrolled: Vec::new() });
     };
     let extent = extents[last];
     let stride = variant.stride();
@@ -356,5 +354,14 @@ fn split_steps(
     let decision = b.decide(format!("{name} steps"), kind, &options, best);
     let parts = b.split(anchor, AxisId(last as u32), &[Factor::Open(decision)])?;
     outer[last - n_spatial] = parts[0];
-    Ok(Steps { outer, unrolled: Some(parts[1]) })
+    let mut unrolled = vec![parts[1]];
+    if let Some(windows) = variant.windows {
+        let kind = DecisionKind::Inner;
+        let name = format!("{name} window rows");
+        let decision = b.decide(name, kind, &[1, windows.rows], windows.rows);
+        let parts = b.split(anchor, AxisId(windows.axis as u32), &[Factor::Open(decision)])?;
+        outer[windows.axis - n_spatial] = parts[0];
+        unrolled.insert(0, parts[1]);
+    }
+    Ok(Steps { outer, unrolled })
 }

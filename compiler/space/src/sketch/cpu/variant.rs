@@ -3,7 +3,7 @@
 //!
 //! `enumerate.rs` makes them; `tile.rs` applies one.
 
-use super::register_tile::RegisterTile;
+use super::register_tile::{RegisterTile, Windows};
 use tvmtune_ir::dag::TensorId;
 use tvmtune_ir::dag::access::Access;
 
@@ -22,6 +22,8 @@ pub(super) struct TileVariant {
     pub(super) padded: Vec<Padded>,
     pub(super) sharing: Sharing,
     pub(super) tile: RegisterTile,
+    /// Windows whose rows overlap: they may be unrolled.
+    pub(super) windows: Option<Windows>,
     /// Set if tiles of a task reduce block by block; else each tile reduces at once.
     pub(super) block: Option<ReductionBlock>,
     /// Estimated cycles; variants are tried in this order.
