@@ -1,7 +1,8 @@
 //! Times operators in all their spellings, each under its default schedule.
 //!
-//! `spellings FOLDER path/to/cargo-tvmtune` writes a crate of them to the folder, benches it three times, and
-//! prints how much slower than the fastest spelling of its operator each is.
+//! `spellings FOLDER path/to/cargo-tvmtune` writes a crate of them to the folder, benches it several times, and
+//! prints how much slower than the fastest spelling of its operator each is. The least time of all rounds
+//! counts: where other work shares the machine, the median tells how much of it there was.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -19,8 +20,8 @@ struct Options {
     folder: PathBuf,
     /// The command line tool.
     command: PathBuf,
-    /// Runs of the whole crate; the median of each spelling counts.
-    #[arg(long, default_value_t = 3)]
+    /// Runs of the whole crate; the least time of each spelling counts.
+    #[arg(long, default_value_t = 9)]
     rounds: usize,
     /// The factor over the fastest spelling from which on a spelling is named.
     #[arg(long, default_value_t = 1.1)]
@@ -45,23 +46,32 @@ fn main() -> Result<(), Box<dyn Error>> {
             times.entry(name).or_default().push(row.default_us);
         }
     }
-    println!("| operator | spellings | fastest, us | slowest, times | above {} |", options.above);
-    println!("|---|---|---|---|---|");
+    let above = options.above;
+    println!(
+        "| operator | spellings | fastest, us | slowest, times | by medians | above {above} |"
+    );
+    println!("|---|---|---|---|---|---|");
     for (operator, spellings) in &operators {
         // Spellings with the same canonical text are one kernel, under the name of the first.
-        let median = |name: &str| {
+        let sorted = |name: &str| {
             let mut found = times.get(&format!("{operator}_{name}"))?.clone();
             found.sort_by(f64::total_cmp);
-            Some((name.to_owned(), found[found.len() / 2]))
+            Some((name.to_owned(), found))
         };
-        let all: Vec<(String, f64)> = spellings.iter().filter_map(|it| median(&it.name)).collect();
-        let fastest = all.iter().map(|it| it.1).fold(f64::INFINITY, f64::min);
-        let slowest = all.iter().map(|it| it.1 / fastest).fold(1.0, f64::max);
-        let above = all.iter().filter(|it| it.1 / fastest > options.above);
-        let above: Vec<String> =
-            above.map(|(name, us)| format!("{name} {:.2}", us / fastest)).collect();
-        let (n, above) = (all.len(), above.join(", "));
-        println!("| {operator} | {n} | {fastest:.0} | {slowest:.2} | {above} |");
+        let all: Vec<(String, Vec<f64>)> =
+            spellings.iter().filter_map(|it| sorted(&it.name)).collect();
+        let ratios = |of: fn(&[f64]) -> f64| -> Vec<f64> {
+            let fastest = all.iter().map(|it| of(&it.1)).fold(f64::INFINITY, f64::min);
+            all.iter().map(|it| of(&it.1) / fastest).collect()
+        };
+        let least = ratios(|it| it[0]);
+        let slowest = |ratios: &[f64]| ratios.iter().copied().fold(1.0, f64::max);
+        let by_medians = slowest(&ratios(|it| it[it.len() / 2]));
+        let fastest = all.iter().map(|it| it.1[0]).fold(f64::INFINITY, f64::min);
+        let named = all.iter().zip(&least).filter(|it| *it.1 > above);
+        let named: Vec<String> = named.map(|(it, ratio)| format!("{} {ratio:.2}", it.0)).collect();
+        let (n, named, slowest) = (all.len(), named.join(", "), slowest(&least));
+        println!("| {operator} | {n} | {fastest:.0} | {slowest:.2} | {by_medians:.2} | {named} |");
     }
     Ok(())
 }
