@@ -147,7 +147,6 @@ fn term(graph: &ValueGraph, stmt: PendingStmt) -> Option<Term> {
         Op::Fma(a, b, sum) if is_own(sum) && is_vector(a) && is_scalar(b) => a,
         Op::Fma(a, b, sum) if is_own(sum) && is_vector(b) && is_scalar(a) => b,
         // A sum, a maximum or a minimum.
-        Op::Binary(_, a, b) if is_own(a) && is_vector(b) => b,
         Op::Binary(_, a, b) if is_own(b) && is_vector(a) => a,
         _ => return None,
     };

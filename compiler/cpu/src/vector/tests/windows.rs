@@ -51,7 +51,7 @@ fn n_loads(dag: &Dag, rows: LoopKind) -> usize {
 #[test]
 fn each_vector_of_overlapping_windows_is_loaded_once() {
     for (row, n_rows) in [("i + r", 8), ("i + 2 - r", 8), ("2 * i + r", 13), ("i + 2 * r", 10)] {
-        for (reduction, term) in [("sum", "x[] * w[[r, s]]"), ("max", "x[]")] {
+        for (reduction, term) in [("sum", "x[] * w[[r, s]]"), ("max", "x[]"), ("sum", "x[]")] {
             let dag = program(&windows_at(row, reduction, term));
             // For each vector of a row, three columns of windows.
             assert_eq!(n_loads(&dag, LoopKind::Unrolled), n_rows * 3 * 2, "{row} {term}");
@@ -83,19 +83,24 @@ fn sums_over_windows_are_those_of_a_loop_over_their_rows() {
 
 /// The order in which `reorder` puts terms, each a register and the row of its vector; with one register.
 fn reordered(terms: &[(u32, i64)]) -> Vec<(u32, i64)> {
+    let own: Vec<_> = terms.iter().map(|(reg, row)| (*reg, *row, *reg)).collect();
+    reordered_from(&own)
+}
+
+/// The same for terms that add to what a third register has.
+fn reordered_from(terms: &[(u32, i64, u32)]) -> Vec<(u32, i64)> {
     let simd = Simd { isa: ISA, width: Width::Bits32 };
     let (mut graph, mut interned) = (ValueGraph::new(simd), Interned::default());
     let mut written = [0; 4];
     let mut pending = Vec::new();
     let mut rows = Vec::new();
-    for (reg, row) in terms {
+    for (reg, row, from) in terms {
         let base = Base::Table(EntryId(0));
         let address = interned.addresses.id(Address { base, offset: Linear::constant(64 * row) });
         let place = MemRef { address, storage: Storage::Word, mask: MaskRef::All, epoch: 0 };
         let load = graph.node(Op::Load(place, LaneStride::Contiguous));
-        let version = &mut written[*reg as usize];
-        let sum = graph.node(Op::Reg(Reg(*reg), *version));
-        *version += 1;
+        let sum = graph.node(Op::Reg(Reg(*from), written[*from as usize]));
+        written[*reg as usize] += 1;
         let weight = graph.float(1.5);
         let value = graph.fma(load, weight, sum);
         rows.push((value, *row));
@@ -122,4 +127,7 @@ fn terms_of_a_vector_stand_side_by_side_where_each_sum_keeps_its_order() {
     assert_eq!(reordered(&distinct), distinct);
     let adjacent = [(0, 3), (1, 3), (0, 1), (1, 1)];
     assert_eq!(reordered(&adjacent), adjacent);
+    // The third one starts from what the first one has by then.
+    let chained = [(0, 5, 0), (1, 1, 1), (2, 9, 0), (0, 1, 0), (1, 9, 1)];
+    assert_eq!(reordered_from(&chained), chained.map(|(reg, row, _)| (reg, row)));
 }

@@ -159,14 +159,21 @@ fn checked_reads_stay_checked_where_states_and_sums_are_computed_for_every_point
 
 #[test]
 fn a_check_that_its_condition_implies_is_dropped() {
-    let dag = dsl::program(
-        "#[autotune(dims(T = 3, D = 5))]
-         fn f(x: Tensor<f32, T>, rows: Tensor<i32, D>) -> Tensor<f32, D> {
-             compute(|d| if rows[[d]] < 0 || rows[[d]] >= 3 { 1.0 } else { x.get([rows[[d]]]).unwrap_or(0.5) })
-         }",
-    );
-    let text = canonical(&dag.unwrap());
-    assert_eq!(text.matches("select").count(), 1, "{text}");
+    for (condition, n_choices) in [
+        ("rows[[d]] < 0 || rows[[d]] >= 3", 1),
+        ("rows[[d]] < 0 || rows[[d]] > 3", 2),
+        ("rows[[d]] < -1 || rows[[d]] >= 3", 2),
+        ("rows[[d]] > 2", 2),
+    ] {
+        let dag = dsl::program(&format!(
+            "#[autotune(dims(T = 3, D = 5))]
+             fn f(x: Tensor<f32, T>, rows: Tensor<i32, D>) -> Tensor<f32, D> {{
+                 compute(|d| if {condition} {{ 1.0 }} else {{ x.get([rows[[d]]]).unwrap_or(0.5) }})
+             }}"
+        ));
+        let text = canonical(&dag.unwrap());
+        assert_eq!(text.matches("select").count(), n_choices, "{text}");
+    }
 }
 
 #[test]

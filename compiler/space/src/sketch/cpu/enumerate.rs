@@ -41,6 +41,10 @@ const BLOCK_L1_SIZES: u64 = 2;
 const BLOCK_MULTIPLE: u64 = 8;
 const MIN_BLOCK: u64 = 32;
 
+/// Steps of windows that are unrolled, at most; chosen by measurement: the code of more is read from the
+/// second-level cache.
+const MAX_TAPS: u64 = 25;
+
 /// The cost model of copies and stores, in cycles of one thread; chosen by measurement.
 mod cost_of {
     /// A vector whose elements are stored one by one.
@@ -113,7 +117,7 @@ fn variants_along(b: &Builder, anchor: StageId, vector: usize) -> Vec<TileVarian
         accesses.iter().map(|it| Operand::new(it, vector, row, b.cpu().l1_bytes)).collect();
     let extent = (row.map_or(1, |it| extents[it]), extents[vector]);
     let windows = row.and_then(|it| windows(&accesses, &extents, compute.n_spatial, (vector, it)));
-    let (tile, windows) = choose(b.simd(), &operands, windows, extent);
+    let tile = choose(b.simd(), &operands, windows, extent);
     if windows.is_some() && extents[vector] <= tile.vectors * b.lanes() {
         padded.retain(|it: &Padded| !masks_are_known(b, anchor, it.tensor, vector));
     }
@@ -248,14 +252,13 @@ fn row_axis(accesses: &[Access], extents: &[u64], vector: usize) -> Option<usize
 }
 
 /// Returns whether a padded operand of unrolled windows, whose tiles are whole rows, is as well read in place:
-/// the lanes inside of it are the same ones for each row, and no other result reads what a copy would hold.
+/// the lanes inside of it are the same ones for each row. No other result reads what a copy would hold, as
+/// the unrolled axis would be one of results that do.
 fn masks_are_known(b: &Builder, anchor: StageId, tensor: TensorId, vector: usize) -> bool {
-    let compute = b.compute(anchor);
-    let (extents, accesses) = (b.extents(anchor), b.accesses(anchor));
-    let is_static = compute.axes[vector].extent.as_constant().is_some();
-    let of_each = |it: &Access| (0..compute.n_spatial).all(|n| extents[n] == 1 || it.depends_on(n));
+    let is_static = b.compute(anchor).axes[vector].extent.as_constant().is_some();
+    let accesses = b.accesses(anchor);
     let mut reads = accesses.iter().filter(|it| it.tensor == tensor && it.conditional);
-    is_static && reads.all(|it| it.is_contiguous(vector) && of_each(it))
+    is_static && reads.all(|it| it.is_contiguous(vector))
 }
 
 /// Returns the windows of an operand that overlap along the unrolled axis.
@@ -274,7 +277,7 @@ fn windows(
             let step = of_tile.checked_div(of_window).filter(|it| it * of_window == of_tile)?;
             let step = u64::try_from(step).ok().filter(|it| (1..extents[axis]).contains(it))?;
             let taps = extents[axis] * extents[last];
-            Some(Windows { axis, rows: extents[axis], step, taps })
+            (taps <= MAX_TAPS).then_some(Windows { axis, rows: extents[axis], step, taps })
         };
         let vectors = || accesses.iter().filter(|it| it.depends_on(vector));
         // Each operand that makes vectors is read by such windows.

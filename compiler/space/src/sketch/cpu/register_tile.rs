@@ -68,9 +68,6 @@ const LOADS_PER_CYCLE: f64 = 2.0;
 const RELOAD_CYCLES: f64 = 0.4;
 /// Cycles of the loop itself in each step, which larger tiles amortize; chosen by measurement.
 const LOOP_CYCLES: f64 = 0.15;
-/// Steps of windows that are unrolled, at most; chosen by measurement: the code of more is read from the
-/// second-level cache.
-const MAX_TAPS: u64 = 25;
 const PAGE_BYTES: u64 = 4096;
 const LINE_BYTES: u64 = 64;
 /// The largest tile: rows, then vectors. No instruction set here has registers for more.
@@ -115,25 +112,9 @@ pub(super) fn registers(rows: u64, vectors: u64, operands: &[Operand]) -> u64 {
     rows * vectors + operands.iter().map(resident).sum::<u64>() + 1
 }
 
-/// Returns the fastest tile for axes of those extents, never longer than these, and the windows if their rows
-/// are best unrolled.
+/// Returns the fastest tile for axes of those extents, never longer than these; with windows, whose rows are
+/// unrolled.
 pub(super) fn choose(
-    simd: Simd,
-    operands: &[Operand],
-    windows: Option<Windows>,
-    extents: (u64, u64),
-) -> (RegisterTile, Option<Windows>) {
-    let plain = fastest(simd, operands, None, extents);
-    let Some(windows) = windows.filter(|it| it.taps <= MAX_TAPS) else { return (plain, None) };
-    // Windows slide along the lanes as well: vectors straddle lines.
-    let straddling = |it: &Operand| Operand { loads: it.loads.max(2), ..*it };
-    let operands: Vec<Operand> =
-        operands.iter().map(|it| if it.vector { straddling(it) } else { *it }).collect();
-    let [unrolled, rolled] = [Some(windows), None].map(|it| fastest(simd, &operands, it, extents));
-    if unrolled.cycles < rolled.cycles { (unrolled, Some(windows)) } else { (plain, None) }
-}
-
-fn fastest(
     simd: Simd,
     operands: &[Operand],
     windows: Option<Windows>,
@@ -189,7 +170,8 @@ fn window_step(
 ) -> f64 {
     let shared = ((rows - 1) * windows.step + windows.rows).min(rows * windows.rows);
     let load = |it: &Operand| match (it.vector, it.per_row) {
-        (true, true) => (shared * vectors * it.loads) as f64 / windows.rows as f64,
+        // Windows slide along the lanes as well: vectors straddle lines.
+        (true, true) => (shared * vectors * it.loads.max(2)) as f64 / windows.rows as f64,
         (true, false) => (vectors * it.loads) as f64,
         // The weights of a window stay in registers, or are operands in memory.
         (false, false) if windows.taps <= free => 0.0,
@@ -220,7 +202,7 @@ mod tests {
     fn check(isa: Isa, rows: u64, lanes: u64, expected: (u64, u64)) {
         let operands = operands(u64::MAX);
         let simd = Simd { isa, width: Width::Bits32 };
-        let (tile, _) = choose(simd, &operands, None, (rows, lanes));
+        let tile = choose(simd, &operands, None, (rows, lanes));
         assert_eq!((tile.rows, tile.vectors), expected, "{rows} x {lanes}");
         assert!(registers(tile.rows, tile.vectors, &operands) <= isa.registers().into());
     }
@@ -228,7 +210,7 @@ mod tests {
     #[test]
     fn rows_that_share_cache_sets_are_few() {
         let simd = Simd { isa: Isa::Avx512, width: Width::Bits32 };
-        let (tile, _) = choose(simd, &operands(9), None, (1024, 1024));
+        let tile = choose(simd, &operands(9), None, (1024, 1024));
         assert_eq!((tile.rows, tile.vectors), (6, 4));
     }
 
@@ -245,22 +227,19 @@ mod tests {
         check(Isa::Avx512, 100, 16, (25, 1));
     }
 
-    /// The tile of a depthwise convolution with windows of `n x n`, over images of 56 x 56.
-    fn of_windows(isa: Isa, n: u64, step: u64) -> ((u64, u64), bool) {
+    #[test]
+    fn tiles_of_windows_leave_registers_for_their_weights() {
         let image = Operand { vector: true, per_row: true, loads: 1, cached_rows: u64::MAX };
         let weight = Operand { vector: false, per_row: false, loads: 1, cached_rows: u64::MAX };
-        let windows = Windows { axis: 4, rows: n, step, taps: n * n };
-        let simd = Simd { isa, width: Width::Bits32 };
-        let (tile, unrolled) = choose(simd, &[image, weight], Some(windows), (56, 56));
-        ((tile.rows, tile.vectors), unrolled == Some(windows))
-    }
-
-    #[test]
-    fn windows_are_unrolled_where_their_weights_are_few() {
-        assert_eq!(of_windows(Isa::Avx512, 3, 1), ((4, 4), true));
-        assert_eq!(of_windows(Isa::Avx2, 3, 1), ((4, 1), true));
-        // Rows that share nothing are loaded as often either way.
-        assert!(!of_windows(Isa::Avx512, 3, 3).1);
-        assert!(!of_windows(Isa::Avx512, 7, 1).1);
+        for (isa, n, expected) in
+            [(Isa::Avx512, 3, (4, 4)), (Isa::Avx512, 5, (4, 1)), (Isa::Avx2, 3, (4, 1))]
+        {
+            let windows = Windows { axis: 4, rows: n, step: 1, taps: n * n };
+            let simd = Simd { isa, width: Width::Bits32 };
+            let tile = choose(simd, &[image, weight], Some(windows), (56, 56));
+            assert_eq!((tile.rows, tile.vectors), expected, "{n} x {n} on {isa:?}");
+            let n_registers = tile.rows * tile.vectors + 1 + windows.taps;
+            assert!(n_registers <= isa.registers().into());
+        }
     }
 }

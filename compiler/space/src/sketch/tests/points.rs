@@ -7,9 +7,10 @@ use super::programs::{
 use crate::default;
 use crate::sketch::sketches;
 use tvmtune_ir::dag::Dag;
+use tvmtune_ir::dsl;
 use tvmtune_ir::poly::{DimId, Poly};
 use tvmtune_ir::target::{CpuTarget, Isa, Target};
-use tvmtune_schedule::{Schedule, nest};
+use tvmtune_schedule::{Instruction, Schedule, nest};
 
 fn names(dag: &Dag) -> Vec<String> {
     sketches(dag, &Target::generic(Isa::Avx512)).into_iter().map(|it| it.name).collect()
@@ -33,6 +34,59 @@ fn templates_follow_from_accesses() {
     assert_eq!(names(&transpose(64, 48)), ["y: flat"]);
     assert_eq!(names(&conv(64, 56, 64, 3))[..2], ["y: tile j", "y: tile l"]);
     assert_eq!(names(&conv(512, 7, 512, 3))[0], "y: tile j");
+}
+
+#[test]
+fn padding_is_masked_in_place_where_rows_of_an_image_are_one_tile_of_one_channel() {
+    let copies = |signature: &str, body: &str| {
+        let dag = dsl::program(&format!("#[autotune] fn f({signature}> {{ {body} }}")).unwrap();
+        let trace = default::schedule(&dag, &Target::generic(Isa::Avx512)).trace;
+        let count = |is: fn(&Instruction) -> bool| trace.iter().filter(|it| is(it)).count();
+        let padded = count(|it| matches!(it, Instruction::CachePadded { .. }));
+        [padded, count(|it| matches!(it, Instruction::Inline { .. }))]
+    };
+    let depthwise = |extent: u64, x: &str| {
+        let body = format!(
+            "compute(|c, i, j| sum((0..3, 0..3), |r, s| {x}.get([c, i + r - 1, j + s - 1]).unwrap_or(0.0) * w[[c, r, s]]))"
+        );
+        let shape = format!("Tensor<f32, 64, {extent}, {extent}>");
+        (format!("x: {shape}, w: Weight<f32, 64, 3, 3>) -> {shape}"), body)
+    };
+    let of = |(signature, body): (String, String)| copies(&signature[..signature.len() - 1], &body);
+    assert_eq!(of(depthwise(14, "x")), [0, 0]);
+    assert_eq!(of(depthwise(300, "x")), [1, 0]);
+    // Channels share the image.
+    let convolution = "compute(|o, i, j| sum((0..64, 0..3, 0..3), |c, r, s|
+        x.get([c, i + r - 1, j + s - 1]).unwrap_or(0.0) * w[[o, c, r, s]]))";
+    let shared =
+        "x: Tensor<f32, 64, 14, 14>, w: Weight<f32, 64, 64, 3, 3>) -> Tensor<f32, 64, 14, 14";
+    assert_eq!(copies(shared, convolution), [1, 0]);
+    // A padded copy is no stage; a mask by two indices is one, which the product would have in each term.
+    let copied = "let z: Tensor<f32, 64, 16, 16> = compute(|c, i, j| x.get([c, i - 1, j - 1]).unwrap_or(0.0));
+        compute(|o, i, j| sum((0..64, 0..3, 0..3), |c, r, s| z[[c, i + r, j + s]] * w[[o, c, r, s]]))";
+    assert_eq!(copies(shared, copied), [1, 1]);
+    let masked =
+        "let z: Tensor<f32, 256, 256> = compute(|i, k| if k <= i { x[[i, k]] } else { 0.0 });
+        compute(|i, j| sum(0..256, |k| z[[i, k]] * w[[k, j]]))";
+    let square = "x: Tensor<f32, 256, 256>, w: Weight<f32, 256, 256>) -> Tensor<f32, 256, 256";
+    assert_eq!(copies(square, masked), [0, 0]);
+}
+
+#[test]
+fn windows_are_unrolled_where_they_are_small_and_overlap() {
+    for (taps, step, is_unrolled) in
+        [(3, 1, true), (5, 1, true), (3, 2, true), (3, 3, false), (7, 1, false)]
+    {
+        let extent = 13 * step + taps;
+        let dag = dsl::program(&format!(
+            "#[autotune] fn f(x: Tensor<f32, 64, {extent}, {extent}>, w: Weight<f32, 64, {taps}, {taps}>) -> Tensor<f32, 64, 14, 14> {{
+                 compute(|c, i, j| sum((0..{taps}, 0..{taps}), |r, s| x[[c, {step} * i + r, {step} * j + s]] * w[[c, r, s]]))
+             }}"
+        ));
+        let schedule = default::schedule(&dag.unwrap(), &Target::generic(Isa::Avx512));
+        let text = nest::lower(&schedule).to_string();
+        assert_eq!(text.contains("unrolled r"), is_unrolled, "{taps} by {step}: {text}");
+    }
 }
 
 #[test]
