@@ -3,7 +3,7 @@
 use std::fs;
 
 use tvmtune_ir::target::{CpuTarget, Isa};
-use tvmtune_plan::record::Record;
+use tvmtune_plan::record::{Record, Source};
 use tvmtune_tuner::measure::Replay;
 use tvmtune_tuner::tune::Trial;
 
@@ -15,9 +15,14 @@ fn identity(it: &Trial) -> impl PartialEq + std::fmt::Debug + use<> {
     (it.source, it.stage, it.choices.clone(), it.artifact.clone(), it.outcome.clone())
 }
 
-/// The record without what depends on the clock.
+/// The record without what depends on the clock: the best schedule and the default one are in every final
+/// ranking, and more of them as time allows.
 fn timeless(mut record: Record) -> Record {
-    record.buckets.iter_mut().for_each(|it| it.seconds = 0.0);
+    for bucket in &mut record.buckets {
+        bucket.seconds = 0.0;
+        let mut rank = 0..;
+        bucket.schedules.retain(|it| rank.next() == Some(0) || it.source == Source::Default);
+    }
     record
 }
 

@@ -81,6 +81,16 @@ const FOUND: &[(&str, &[i64])] = &[
          }",
         &[1],
     ),
+    // The branch implied half of the check of a first state, which is computed where it is not taken as well.
+    (
+        "#[autotune(dims(M = 1..=33, N = 10))]
+         fn a_first_state_in_a_branch(x: Tensor<f16, M, M, N>, rows: Weight<i32, N>) -> Tensor<f32, N> {
+             compute(|i| if 2 >= rows[[i]] { 0.0 } else {
+                 scan(0..=i, x.get([rows[[i]], 1, i]).unwrap_or(0.0), |h, k| max(h, x[[0, 0, k]]))
+             })
+         }",
+        &[3],
+    ),
 ];
 
 /// Checks a schedule at one launch, whose results are exact.

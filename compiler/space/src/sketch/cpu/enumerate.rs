@@ -10,7 +10,7 @@
 //! for any access, from its strides.
 
 use super::blocks::Blocks;
-use super::register_tile::{Operand, Windows, choose};
+use super::register_tile::{Operand, RegisterTile, Windows, choose};
 use super::tile::MAX_WINDOW;
 use super::variant::{CopyScope, OperandCopy, Padded, ReductionBlock, Sharing, TileVariant};
 use crate::sketch::Builder;
@@ -112,12 +112,7 @@ fn variants_along(b: &Builder, anchor: StageId, vector: usize) -> Vec<TileVarian
     if scattered.len() > 1 || padded.iter().any(has_two_layouts) {
         return Vec::new();
     }
-    let row = row_axis(&accesses, &extents[..compute.n_spatial], vector);
-    let operands: Vec<Operand> =
-        accesses.iter().map(|it| Operand::new(it, vector, row, b.cpu().l1_bytes)).collect();
-    let extent = (row.map_or(1, |it| extents[it]), extents[vector]);
-    let windows = row.and_then(|it| windows(&accesses, &extents, compute.n_spatial, (vector, it)));
-    let tile = choose(b.simd(), &operands, windows, extent);
+    let (row, windows, tile) = tile(b, (&accesses, &extents), compute.n_spatial, vector);
     if windows.is_some() && extents[vector] <= tile.vectors * b.lanes() {
         padded.retain(|it: &Padded| !masks_are_known(b, anchor, it.tensor, vector));
     }
@@ -249,6 +244,21 @@ fn row_axis(accesses: &[Access], extents: &[u64], vector: usize) -> Option<usize
     };
     let candidates = (0..extents.len()).filter(|it| *it != vector && extents[*it] > 1);
     candidates.min_by_key(|it| (dependent(*it), std::cmp::Reverse((extents[*it].min(28), *it))))
+}
+
+/// Returns the unrolled axis of a reduction, the windows along it, and the tile of a vectorized axis with these.
+fn tile(
+    b: &Builder,
+    (accesses, extents): (&[Access], &[u64]),
+    n_spatial: usize,
+    vector: usize,
+) -> (Option<usize>, Option<Windows>, RegisterTile) {
+    let row = row_axis(accesses, &extents[..n_spatial], vector);
+    let operands: Vec<Operand> =
+        accesses.iter().map(|it| Operand::new(it, vector, row, b.cpu().l1_bytes)).collect();
+    let windows = row.and_then(|it| windows(accesses, extents, n_spatial, (vector, it)));
+    let extent = (row.map_or(1, |it| extents[it]), extents[vector]);
+    (row, windows, choose(b.simd(), &operands, windows, extent))
 }
 
 /// Returns whether a padded operand of unrolled windows, whose tiles are whole rows, is as well read in place:
