@@ -279,21 +279,23 @@ fn windows(
     (vector, row): (usize, usize),
 ) -> Option<Windows> {
     let last = (n_spatial..extents.len()).rfind(|it| extents[*it] > 1)?;
-    let is_short = |axis: usize| (2..=MAX_WINDOW).contains(&extents[axis]);
-    let overlapping = |axis: usize| {
+    let is_short = |axis: &usize| (2..=MAX_WINDOW).contains(&extents[*axis]);
+    let overlapping = |rows: usize| {
+        // The last axis is unrolled in any case.
+        let axis = if rows == last { (n_spatial..last).rfind(is_short)? } else { rows };
+        let taps = extents[axis] * extents[last];
         let of_access = |access: &Access| {
             let stride = |it: usize| access.strides[it].as_ref()?.as_constant();
-            let (of_tile, of_window) = (stride(row)?, stride(axis)?);
+            let (of_tile, of_window) = (stride(row)?, stride(rows)?);
             let step = of_tile.checked_div(of_window).filter(|it| it * of_window == of_tile)?;
-            let step = u64::try_from(step).ok().filter(|it| (1..extents[axis]).contains(it))?;
-            let taps = extents[axis] * extents[last];
-            (taps <= MAX_TAPS).then_some(Windows { axis, rows: extents[axis], step, taps })
+            let step = u64::try_from(step).ok().filter(|it| (1..extents[rows]).contains(it))?;
+            (taps <= MAX_TAPS).then_some(Windows { axis, rows: extents[rows], step, taps })
         };
         let vectors = || accesses.iter().filter(|it| it.depends_on(vector));
         // Each operand that makes vectors is read by such windows.
         vectors().map(of_access).reduce(|a, b| if a == b { a } else { None })?
     };
-    is_short(last).then(|| (n_spatial..last).filter(|it| is_short(*it)).find_map(overlapping))?
+    is_short(&last).then(|| (n_spatial..=last).filter(is_short).find_map(overlapping))?
 }
 
 /// Returns whether an operand is read as vectors along rows so far apart that they fill few cache sets,

@@ -46,7 +46,7 @@ pub(super) struct Operand {
 /// share once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Windows {
-    /// The reduce axis over the rows of a window.
+    /// The reduce axis that is unrolled besides the last one.
     pub(super) axis: usize,
     /// The rows of a window.
     pub(super) rows: u64,

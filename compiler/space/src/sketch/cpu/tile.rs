@@ -327,7 +327,7 @@ fn reduce_in_registers(
 pub(super) struct Steps {
     /// A loop for each reduce axis, in order.
     pub(super) outer: Vec<AxisId>,
-    /// The steps that are unrolled: of the last of them, and before these the rows of windows.
+    /// The steps that are unrolled: of the last of them, and before these another axis of windows.
     pub(super) unrolled: Vec<AxisId>,
 }
 
@@ -357,8 +357,9 @@ fn split_steps(
     let mut unrolled = vec![parts[1]];
     if let Some(windows) = variant.windows {
         let kind = DecisionKind::Inner;
-        let name = format!("{name} window rows");
-        let decision = b.decide(name, kind, &[1, windows.rows], windows.rows);
+        let name = format!("{name} window");
+        let extent = extents[windows.axis];
+        let decision = b.decide(name, kind, &[1, extent], extent);
         let parts = b.split(anchor, AxisId(windows.axis as u32), &[Factor::Open(decision)])?;
         outer[windows.axis - n_spatial] = parts[0];
         unrolled.insert(0, parts[1]);

@@ -78,14 +78,17 @@ fn windows_are_unrolled_where_they_are_small_and_overlap() {
         [(3, 1, true), (5, 1, true), (3, 2, true), (3, 3, false), (7, 1, false)]
     {
         let extent = 13 * step + taps;
-        let dag = dsl::program(&format!(
-            "#[autotune] fn f(x: Tensor<f32, 64, {extent}, {extent}>, w: Weight<f32, 64, {taps}, {taps}>) -> Tensor<f32, 64, 14, 14> {{
-                 compute(|c, i, j| sum((0..{taps}, 0..{taps}), |r, s| x[[c, {step} * i + r, {step} * j + s]] * w[[c, r, s]]))
-             }}"
-        ));
-        let schedule = default::schedule(&dag.unwrap(), &Target::generic(Isa::Avx512));
-        let text = nest::lower(&schedule).to_string();
-        assert_eq!(text.contains("unrolled r"), is_unrolled, "{taps} by {step}: {text}");
+        for order in ["r, s", "s, r"] {
+            let dag = dsl::program(&format!(
+                "#[autotune] fn f(x: Tensor<f32, 64, {extent}, {extent}>, w: Weight<f32, 64, {taps}, {taps}>) -> Tensor<f32, 64, 14, 14> {{
+                     compute(|c, i, j| sum((0..{taps}, 0..{taps}), |{order}| x[[c, {step} * i + r, {step} * j + s]] * w[[c, r, s]]))
+                 }}"
+            ));
+            let schedule = default::schedule(&dag.unwrap(), &Target::generic(Isa::Avx512));
+            let text = nest::lower(&schedule).to_string();
+            let unrolled = ["unrolled r", "unrolled s"].map(|it| text.contains(it));
+            assert_eq!(unrolled == [true; 2], is_unrolled, "{taps} by {step}: {text}");
+        }
     }
 }
 
