@@ -18,12 +18,16 @@ use super::Unsupported;
 use super::affine::{Affine, Coef, LANE};
 use super::choices::Comparison;
 use super::context::Lowering;
-use super::tree::{Loop, LoopMode, Node};
+use super::tree::{Loop, LoopMode};
+use super::unswitch::n_vectors;
 use tvmtune_ir::dag::CompareOp;
 use tvmtune_ir::poly::{Interval, VarId};
 
 /// Iterations at either end that may be peeled: padding is narrow. Chosen by judgement.
 const MAX_PEELED: i64 = 4;
+/// Vectors that an iteration stores, up to which its loop may be there several times: those of the windows of
+/// a tile are hundreds. Chosen by judgement.
+const MAX_VECTORS: i64 = 1000;
 /// The fewest iterations of a loop that is peeled.
 const MIN_EXTENT: i64 = 2;
 
@@ -33,8 +37,9 @@ impl Lowering<'_> {
     pub(super) fn turning_points(&mut self, loop_: &Loop) -> Result<Vec<i64>, Unsupported> {
         let extent = self.tree.var(loop_.var).extent.as_constant();
         let Some(extent) = extent.filter(|it| *it >= MIN_EXTENT) else { return Ok(Vec::new()) };
-        // Each part is another copy of the body: a short one.
-        if loop_.kind != LoopMode::Serial || has_loops(&loop_.body) {
+        // Each part is another copy of the body.
+        let is_short = n_vectors(&loop_.body, self.lanes()).is_some_and(|it| it <= MAX_VECTORS);
+        if loop_.kind != LoopMode::Serial || !is_short {
             return Ok(Vec::new());
         }
         let mut points = Vec::new();
@@ -43,7 +48,7 @@ impl Lowering<'_> {
             if !self.is_written_out(&form) {
                 continue;
             }
-            // Between the two, iterations of the loops inside choose otherwise than each other.
+            // Between the turns for the least and the greatest value, iterations of the loops inside differ.
             let Interval { lo, hi } = self.interval(&form);
             for rest in [lo, hi] {
                 let holds = |iteration: i64| compare(op, step * iteration + rest);
@@ -64,14 +69,6 @@ impl Lowering<'_> {
         };
         form.dims.is_zero() && form.terms.iter().all(is_inside)
     }
-}
-
-/// Returns whether nodes contain loops that are not written out.
-fn has_loops(nodes: &[Node]) -> bool {
-    nodes.iter().any(|it| {
-        matches!(it, Node::Loop(it) if !matches!(it.kind, LoopMode::Unrolled(_) | LoopMode::Vectorized(_)))
-            || has_loops(it.body())
-    })
 }
 
 /// Compares a number with 0; equality turns twice, and its iteration is not peeled.

@@ -58,7 +58,7 @@ fn deciding(Comparison { op, mut form }: Comparison) -> Option<Affine> {
 }
 
 /// Counts the vectors that an iteration stores; `None` if it has loops that are not written out.
-fn n_vectors(nodes: &[Node], lanes: i64) -> Option<i64> {
+pub(super) fn n_vectors(nodes: &[Node], lanes: i64) -> Option<i64> {
     nodes.iter().try_fold(0_i64, |n, node| {
         let times = match node {
             Node::Loop(Loop { kind: LoopMode::Unrolled(times), .. }) => *times,

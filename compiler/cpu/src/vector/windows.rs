@@ -31,7 +31,7 @@ struct Group {
     /// The number of the address without its constant part, and that part.
     place: (usize, i64),
     terms: Vec<usize>,
-    /// Groups that have the next term of a register of this one, each as often.
+    /// The groups of the next terms of its registers, one entry for each term.
     next: Vec<usize>,
     /// Terms of other groups that registers of this one wait for.
     n_before: usize,

@@ -262,8 +262,8 @@ fn tile(
 }
 
 /// Returns whether a padded operand of unrolled windows, whose tiles are whole rows, is as well read in place:
-/// the lanes inside of it are the same ones for each row. No other result reads what a copy would hold, as
-/// the unrolled axis would be one of results that do.
+/// the lanes inside of it are the same ones for each row. No results share its elements, as channels of a
+/// convolution do: the unrolled axis would be that of the channels, and windows do not overlap along it.
 fn masks_are_known(b: &Builder, anchor: StageId, tensor: TensorId, vector: usize) -> bool {
     let is_static = b.compute(anchor).axes[vector].extent.as_constant().is_some();
     let accesses = b.accesses(anchor);
