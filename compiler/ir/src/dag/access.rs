@@ -26,6 +26,9 @@ pub struct Access {
     pub steps: Vec<Option<Vec<i64>>>,
     /// True if it is evaluated under a condition only.
     pub conditional: bool,
+    /// True if a read before it is of the same element in every iteration: `x` in the second factor of
+    /// `(x - y) * (x - y)`.
+    pub repeated: bool,
 }
 
 impl Access {
@@ -39,10 +42,9 @@ impl Access {
         self.strides[axis].as_ref().and_then(Poly::as_constant) == Some(1)
     }
 
-    /// Returns whether iterations of that axis read every other element of a row.
+    /// Returns whether iterations of that axis read every other element.
     pub fn is_every_other(&self, axis: usize) -> bool {
         self.strides[axis].as_ref().and_then(Poly::as_constant) == Some(2)
-            && self.steps.last().is_some_and(|it| it.as_ref().is_some_and(|it| it[axis] == 2))
     }
 
     /// Recomputes the strides for a tensor whose dimensions are stored in another order.
@@ -77,11 +79,18 @@ pub fn accesses(
 ) -> Vec<Access> {
     let mut found = Vec::new();
     let n_axes = compute.axes.len();
+    let mut before: Vec<(TensorId, Vec<Subscript>, bool)> = Vec::new();
     visit(&compute.body, false, &mut |tensor, index, conditional| {
+        // A read below a condition may not be evaluated where a later one is.
+        let is_same = |it: &(TensorId, Vec<Subscript>, bool)| {
+            it.0 == tensor && it.1 == index && it.2 <= conditional
+        };
+        let repeated = before.iter().any(is_same);
+        before.push((tensor, index.to_vec(), conditional));
         let shape = shape(tensor);
         let steps = index.iter().map(|it| steps(it, n_axes)).collect();
         let strides = strides(index, &shape, n_axes, facts);
-        found.push(Access { tensor, strides, steps, conditional });
+        found.push(Access { tensor, strides, steps, conditional, repeated });
     });
     found
 }

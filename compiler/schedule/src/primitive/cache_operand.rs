@@ -6,8 +6,9 @@ use tvmtune_ir::dag::{Compute, Expr, Subscript, TensorId};
 use tvmtune_ir::poly::{Poly, VarId};
 
 impl Schedule {
-    /// Makes one read of `reader`, by its number in order of evaluation, read a copy whose dimensions
-    /// are the reader's axes on which the read depends. Returns the stage that copies. Unlike
+    /// Makes one read of `reader`, by its number in order of evaluation, and all reads of the same
+    /// element, read a copy whose dimensions are the reader's axes on which the read depends. Returns
+    /// the stage that copies. Unlike
     /// [`cache_read`](Self::cache_read) it leaves other reads of the tensor alone, and turns any
     /// access into one that is indexed by plain loops, which a layout can permute.
     ///
@@ -55,16 +56,17 @@ impl Schedule {
             let at = used.iter().position(|it| *it == var.0)?;
             Some(Poly::var(VarId(at as u32)))
         };
+        let original = Expr::Read { tensor, index };
         let compute = Compute {
             tensor: copy,
             axes: used.iter().map(|it| axes[*it as usize].clone()).collect(),
             n_spatial: used.len(),
             reducer: None,
-            body: Expr::Read { tensor, index }.substitute_vars(&renumbered, &facts),
+            body: original.clone().substitute_vars(&renumbered, &facts),
         };
         self.check_stage_size(reader, &compute)?;
         let copied = Expr::read(copy, used.iter().map(|it| Poly::var(VarId(*it))));
-        let body = replaced(&found.compute.body, read, &copied);
+        let body = replaced(&found.compute.body, &original, &copied);
         let origin = self.tensor(tensor).tensor.clone();
         self.add_stage_before(reader, compute, &origin, "operand");
         self.stage_mut(reader).compute.body = body;
@@ -95,22 +97,12 @@ fn operand(body: &Expr, number: u32) -> Option<Operand> {
     find(body, false, &mut number.clone())
 }
 
-/// Replaces the read of that number.
-fn replaced(body: &Expr, number: u32, by: &Expr) -> Expr {
-    fn walk(expr: &Expr, left: &mut Option<u32>, by: &Expr) -> Expr {
-        if matches!(expr, Expr::Read { .. }) {
-            match left {
-                Some(0) => {
-                    *left = None;
-                    return by.clone();
-                }
-                Some(n) => *n -= 1,
-                None => {}
-            }
-        }
-        expr.map_children(&mut |child| walk(child, left, by))
+/// Replaces a read wherever it stands.
+fn replaced(body: &Expr, read: &Expr, by: &Expr) -> Expr {
+    match body == read {
+        true => by.clone(),
+        false => body.map_children(&mut |child| replaced(child, read, by)),
     }
-    walk(body, &mut Some(number), by)
 }
 
 fn mentions(index: &[Subscript], var: VarId) -> bool {

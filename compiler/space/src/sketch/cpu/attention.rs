@@ -210,7 +210,11 @@ fn copy_queries(b: &mut Builder, chain: &Chain) -> Result<Vec<(StageId, usize)>>
     for Score { stage, row, .. } in products {
         for (number, access) in (0..).zip(b.accesses(stage)) {
             let is_parameter = b.schedule.tensor(access.tensor).stage.is_none();
-            if is_parameter && access.depends_on(row) && !access.is_contiguous(row) {
+            if is_parameter
+                && !access.repeated
+                && access.depends_on(row)
+                && !access.is_contiguous(row)
+            {
                 let dim = (0..row).filter(|it| access.depends_on(*it)).count();
                 copies.push((b.apply(|it| it.cache_operand(stage, number))?, dim));
             }

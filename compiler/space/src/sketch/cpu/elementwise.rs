@@ -19,6 +19,10 @@ use tvmtune_schedule::{AxisId, LoopKind, StageId};
 /// Bytes that a task should touch, so that its dispatch costs little; chosen by measurement.
 const TASK_BYTES: u64 = 64 * 1024;
 
+/// Lengths of the last axes by which phases of a vectorized loop are interleaved; chosen by measurement: rows
+/// of 8 are as well a vector, and those of 3 do not fill whole ones in step with their phases.
+const INTERLEAVED: [i64; 2] = [2, 4];
+
 /// Vectors of a loop: that many accesses are in flight; estimated.
 const VECTORS: u64 = 4;
 
@@ -43,7 +47,8 @@ fn schedule(b: &mut Builder, rows: &Rows) -> Result<()> {
         Some(_) => last,
         None => {
             let flat = (0..last).rev().take_while(|it| is_flat(b, &compute, &accesses, *it));
-            flat.last().unwrap_or(last)
+            let from = flat.last().unwrap_or(last);
+            if is_short(b, &compute, from) { from - 1 } else { from }
         }
     };
     let flattened = (flat_from as u32..last as u32).map(AxisId);
@@ -94,6 +99,15 @@ fn is_flat(b: &Builder, compute: &Compute, accesses: &[Access], axis: usize) -> 
     // An axis that is as long as a task needs no help from those around it.
     let short = b.max_extent(extent) * WORD_BYTES < TASK_BYTES;
     short && !used && accesses.iter().all(flat)
+}
+
+/// Returns whether the axes from one on are too short for vectors, and are better fused with the one before:
+/// then its iterations are lanes, and theirs are phases of a vectorized loop.
+fn is_short(b: &Builder, compute: &Compute, from: usize) -> bool {
+    let extents = compute.axes[from..].iter().map(|it| it.extent.as_constant());
+    let Some(extents) = extents.collect::<Option<Vec<i64>>>() else { return false };
+    let n: i64 = extents.iter().product();
+    from > 0 && INTERLEAVED.contains(&n)
 }
 
 /// Tiles the axis along which a read is contiguous, so that whole cache lines are used.

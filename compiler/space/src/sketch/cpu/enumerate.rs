@@ -88,7 +88,7 @@ fn variants_along(b: &Builder, anchor: StageId, vector: usize) -> Vec<TileVarian
         return Vec::new();
     }
     let (mut packed, mut scattered, mut padded) = (Vec::new(), Vec::new(), Vec::new());
-    for (number, access) in accesses.iter().enumerate() {
+    for (number, access) in accesses.iter().enumerate().filter(|it| !it.1.repeated) {
         let stride = stride_along(access, compute.n_spatial, &extents, vector);
         if access.conditional {
             padded.push(Padded { tensor: access.tensor, stride: stride.unwrap_or(1) });
@@ -106,6 +106,10 @@ fn variants_along(b: &Builder, anchor: StageId, vector: usize) -> Vec<TileVarian
             _ if can_copy(access, &extents) => scattered.push((number as u32, access)),
             _ => return Vec::new(),
         }
+    }
+    if scattered.len() > 1 {
+        // One operand is copied at most: real and imaginary parts that alternate are read in place.
+        scattered.retain(|it| !it.1.is_every_other(vector));
     }
     let has_two_layouts =
         |it: &Padded| padded.iter().any(|a| a.tensor == it.tensor && a.stride != it.stride);
@@ -209,7 +213,7 @@ fn streamed_bytes(b: &Builder, anchor: StageId, variant: &TileVariant) -> u64 {
     };
     let extents: Vec<u64> = b.extents(anchor).iter().enumerate().map(tile).collect();
     let accesses = b.accesses(anchor);
-    let vectors = accesses.iter().filter(|it| it.depends_on(variant.vector));
+    let vectors = accesses.iter().filter(|it| !it.repeated && it.depends_on(variant.vector));
     vectors.map(|it| it.footprint(&extents) * WORD_BYTES).sum::<u64>().max(1)
 }
 
@@ -254,8 +258,9 @@ fn tile(
     vector: usize,
 ) -> (Option<usize>, Option<Windows>, RegisterTile) {
     let row = row_axis(accesses, &extents[..n_spatial], vector);
+    let loaded = accesses.iter().filter(|it| !it.repeated);
     let operands: Vec<Operand> =
-        accesses.iter().map(|it| Operand::new(it, vector, row, b.cpu().l1_bytes)).collect();
+        loaded.map(|it| Operand::new(it, vector, row, b.cpu().l1_bytes)).collect();
     let windows = row.and_then(|it| windows(accesses, extents, n_spatial, (vector, it)));
     let extent = (row.map_or(1, |it| extents[it]), extents[vector]);
     (row, windows, choose(b.simd(), &operands, windows, extent))
@@ -331,6 +336,9 @@ fn cost(b: &Builder, anchor: StageId, variant: &TileVariant) -> f64 {
         cycles += n_vectors * cost_of::SCATTERED_VECTOR;
     }
     for (number, access) in b.accesses(anchor).into_iter().enumerate() {
+        if access.repeated {
+            continue;
+        }
         let elements = access.footprint(&extents) as f64;
         let rows = variant.row.map_or(1, |it| extents[it]) as f64;
         match variant.copied {

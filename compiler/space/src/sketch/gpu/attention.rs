@@ -170,7 +170,7 @@ fn copy_operands(b: &mut Builder, chain: &Chain, products: &[StageId]) -> Result
             None => b.n_spatial(*stage),
         };
         for (n, access) in (0..).zip(b.accesses(*stage)) {
-            if computed.contains(&access.tensor) {
+            if access.repeated || computed.contains(&access.tensor) {
                 continue;
             }
             // An operand that cannot be copied is read in place.

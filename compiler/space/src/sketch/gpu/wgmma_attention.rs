@@ -180,7 +180,7 @@ fn copy_operands(
         let along = if reader == anchor { chain.column } else { n_axes - 1 };
         let column = chain.score(reader).map(|it| it.column);
         for (n, access) in (0..).zip(b.accesses(reader)) {
-            if computed.contains(&access.tensor) {
+            if access.repeated || computed.contains(&access.tensor) {
                 continue;
             }
             if access.conditional || !access.is_contiguous(along) {
