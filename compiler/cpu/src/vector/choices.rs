@@ -6,12 +6,25 @@ use super::context::Lowering;
 use super::expr::decide;
 use super::tree::{Loop, Node, Term, TermKind};
 use tvmtune_ir::dag::{BinaryOp, CompareOp};
+use tvmtune_ir::poly::Interval;
 
 /// A comparison of a form with 0.
 #[derive(Clone, Debug)]
 pub(super) struct Comparison {
     pub(super) op: CompareOp,
     pub(super) form: Affine,
+}
+
+/// Returns the comparison of order that equality with 0 is for numbers from `lo` to `hi`, if 0 is one of the
+/// two: it turns once in a loop.
+fn ordered(op: CompareOp, lo: i64, hi: i64) -> CompareOp {
+    match op {
+        CompareOp::Eq if lo == 0 => CompareOp::Le,
+        CompareOp::Eq if hi == 0 => CompareOp::Ge,
+        CompareOp::Ne if lo == 0 => CompareOp::Gt,
+        CompareOp::Ne if hi == 0 => CompareOp::Lt,
+        _ => op,
+    }
 }
 
 impl Lowering<'_> {
@@ -72,7 +85,9 @@ impl Lowering<'_> {
     fn comparison(&mut self, condition: &Term) -> Result<Option<Comparison>, Unsupported> {
         let TermKind::Compare(op, a, b) = &condition.kind else { return Ok(None) };
         let (TermKind::Index(a), TermKind::Index(b)) = (&a.kind, &b.kind) else { return Ok(None) };
-        Ok(Some(Comparison { op: *op, form: self.difference(a, b)? }))
+        let form = self.difference(a, b)?;
+        let Interval { lo, hi } = self.interval(&form);
+        Ok(Some(Comparison { op: ordered(*op, lo, hi), form }))
     }
 
     /// Evaluates a difference of two forms.

@@ -1,5 +1,5 @@
 //! Loop peeling: the first and the last iterations of a loop, where choices by its variable turn out otherwise
-//! than between.
+//! than between. A short loop is split wherever they turn.
 //!
 //! ```text
 //! for i in 0..58 { s[i] = if i >= 1 && i < 57 { x[i - 1] } else { 0 } }
@@ -28,6 +28,10 @@ const MAX_PEELED: i64 = 4;
 /// Vectors that an iteration stores, up to which its loop may be there several times: those of the windows of
 /// a tile are hundreds. Chosen by judgement.
 const MAX_VECTORS: i64 = 1000;
+/// Vectors that an iteration stores, up to which a loop is split anywhere, and splits of one: tensors side by
+/// side are copied one after the other. Chosen by judgement.
+const MAX_SPLIT_VECTORS: i64 = 16;
+const MAX_SPLITS: usize = 8;
 /// The fewest iterations of a loop that is peeled.
 const MIN_EXTENT: i64 = 2;
 
@@ -38,10 +42,10 @@ impl Lowering<'_> {
         let extent = self.tree.var(loop_.var).extent.as_constant();
         let Some(extent) = extent.filter(|it| *it >= MIN_EXTENT) else { return Ok(Vec::new()) };
         // Each part is another copy of the body.
-        let is_short = n_vectors(&loop_.body, self.lanes()).is_some_and(|it| it <= MAX_VECTORS);
-        if loop_.kind != LoopMode::Serial || !is_short {
+        let n_vectors = n_vectors(&loop_.body, self.lanes()).filter(|it| *it <= MAX_VECTORS);
+        let Some(n_vectors) = n_vectors.filter(|_| loop_.kind == LoopMode::Serial) else {
             return Ok(Vec::new());
-        }
+        };
         let mut points = Vec::new();
         for Comparison { op, mut form } in self.open_choices(loop_)? {
             let Some(Coef::Const(step)) = form.take(loop_.var) else { continue };
@@ -55,8 +59,12 @@ impl Lowering<'_> {
                 points.extend(turn(extent, &holds));
             }
         }
+        points.sort_unstable();
+        points.dedup();
+        let is_copied_often = n_vectors > MAX_SPLIT_VECTORS || points.len() > MAX_SPLITS;
         points.retain(|it| {
-            (1..=MAX_PEELED).contains(it) || (1..=MAX_PEELED).contains(&(extent - it))
+            let is_near = |distance: i64| (1..=MAX_PEELED).contains(&distance);
+            !is_copied_often || is_near(*it) || is_near(extent - it)
         });
         Ok(points)
     }

@@ -67,7 +67,14 @@ impl PathFacts {
             CompareOp::Gt => self.nonnegative.push(at_most(b, a, 1)),
             CompareOp::Ge => self.nonnegative.push(at_most(b, a, 0)),
             CompareOp::Eq => self.nonnegative.extend([at_most(a, b, 0), at_most(b, a, 0)]),
-            CompareOp::Ne => {}
+            // One that is at least another, and not equal to it, is greater.
+            CompareOp::Ne => {
+                for (a, b) in [(a, b), (b, a)] {
+                    if self.is_nonnegative(&at_most(a, b, 0)) {
+                        self.nonnegative.push(at_most(a, b, 1));
+                    }
+                }
+            }
         }
     }
 
@@ -94,6 +101,13 @@ impl PathFacts {
             CompareOp::Eq => decide(a == b, at_least(a, b, 1) || at_least(b, a, 1)),
             CompareOp::Ne => self.decides(CompareOp::Eq, a, b).map(|it| !it),
         }
+    }
+
+    /// Decides a condition, if it compares indices, and is the same wherever the path condition holds.
+    pub fn decided(&self, condition: &Expr) -> Option<bool> {
+        let Expr::Compare(op, a, b) = condition else { return None };
+        let (Expr::Index(a), Expr::Index(b)) = (&**a, &**b) else { return None };
+        self.decides(*op, a, b)
     }
 
     /// Returns whether `subscript >= 0` can be proven.
@@ -230,6 +244,10 @@ impl PathFacts {
             return poly.interval(&self.facts);
         }
         let interval = |it: &Expr| self.interval(it, types);
+        // An end of `i64` may stand for values beyond it.
+        let is_open = |it: Interval| it.lo == i64::MIN || it.hi == i64::MAX;
+        let inside = |it: Interval| if is_open(it) { whole } else { it };
+        let negative = Interval::point(-1);
         let found = match value {
             Expr::Cast(_, a) if !a.dtype(types).is_float() => interval(a),
             Expr::Binary(BinaryOp::Min, a, b) => interval(a).lesser(interval(b)),
@@ -244,11 +262,24 @@ impl PathFacts {
             }
             Expr::Binary(BinaryOp::BitAnd, a, b) => bits_of_both(interval(a), interval(b)),
             Expr::Select { then, otherwise, .. } => interval(then).join(interval(otherwise)),
+            Expr::Unary(UnaryOp::Abs, a) => inside(magnitude(interval(a))),
+            Expr::Unary(UnaryOp::Neg, a) => inside(interval(a).times(negative)),
+            Expr::Binary(BinaryOp::Add, a, b) => inside(interval(a).plus(interval(b))),
+            Expr::Binary(BinaryOp::Sub, a, b) => {
+                inside(interval(a).plus(interval(b).times(negative)))
+            }
             _ => whole,
         };
         // Values that exceed the type wrap, to anything.
         if whole.includes(found) { found } else { whole }
     }
+}
+
+/// Returns the interval of absolute values; the least integer has none.
+fn magnitude(a: Interval) -> Interval {
+    let (lo, hi) = (a.lo.saturating_abs(), a.hi.saturating_abs());
+    let least = if a.contains(0) { 0 } else { lo.min(hi) };
+    Interval { lo: if a.lo == i64::MIN { i64::MIN } else { least }, hi: lo.max(hi) }
 }
 
 /// Returns an interval that contains `a & b`: it is no greater than a side that is not negative.

@@ -29,6 +29,7 @@ pub mod dtype;
 pub mod expr;
 pub mod limits;
 pub mod number;
+mod choices;
 pub mod condition;
 pub mod kernel_template;
 pub mod bounds;

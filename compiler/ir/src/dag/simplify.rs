@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::bounds::PathFacts;
+use super::choices::choose_reads;
 use super::fold::fold;
 use super::{BinaryOp, Compute, ComputeId, DType, Dag, Expr, Subscript, TensorId, TensorKind};
 use crate::poly::{Facts, Interval, Poly, VarId};
@@ -82,7 +83,11 @@ fn fold_bodies(dag: &mut Dag) {
     let dims = dag.facts();
     for n in 0..dag.computes.len() {
         let known = PathFacts::new(dag.computes[n].facts(&dims));
-        dag.computes[n].body = fold(&dag.computes[n].body, &known, dag);
+        let folded = |it: &Expr| fold(it, &known, dag);
+        let body = folded(&dag.computes[n].body);
+        let is_recurrent = dag.computes[n].is_recurrent();
+        let chosen = if is_recurrent { None } else { choose_reads(&body, &known, dag) };
+        dag.computes[n].body = chosen.map_or(body, |it| folded(&it));
     }
 }
 

@@ -183,6 +183,10 @@ impl Poly {
 
     /// Returns whether `self >= 0` can be proven.
     pub fn is_nonnegative(&self, facts: &Facts) -> bool {
+        self.is_proven_nonnegative(facts) || self.is_nonnegative_by_cases(facts)
+    }
+
+    pub(super) fn is_proven_nonnegative(&self, facts: &Facts) -> bool {
         if self.interval(facts).lo >= 0 {
             return true;
         }

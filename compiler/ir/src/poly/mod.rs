@@ -14,6 +14,7 @@
 //! - No coefficient wraps, whatever the profile: see [`exact_sum`].
 //! - Divisors are positive, and division rounds down, so `a = b * (a / b) + a % b`, `0 <= a % b`.
 
+mod cases;
 mod divide;
 mod facts;
 mod lower_ends;
@@ -142,7 +143,7 @@ impl Poly {
         self.eval(&|it| dims[it.0 as usize], &|it| unreachable!("variable {it:?} has no value"))
     }
 
-    /// Replaces variables and dimensions, everywhere, also below divisions, and simplifies.
+    /// Replaces variables, dimensions and other atoms, everywhere, also below divisions, and simplifies.
     pub fn substitute(&self, replace: &dyn Fn(&Atom) -> Option<Poly>, facts: &Facts) -> Poly {
         let mut sum = Poly::default();
         for (atoms, coefficient) in &self.terms {
@@ -255,11 +256,12 @@ impl Atom {
     }
 
     fn substitute(&self, replace: &dyn Fn(&Atom) -> Option<Poly>, facts: &Facts) -> Poly {
+        if let Some(replaced) = replace(self) {
+            return replaced;
+        }
         let inner = |it: &Poly| it.substitute(replace, facts);
         match self {
-            Atom::Dim(_) | Atom::Var(_) => {
-                replace(self).unwrap_or_else(|| Poly::atom(self.clone()))
-            }
+            Atom::Dim(_) | Atom::Var(_) => Poly::atom(self.clone()),
             Atom::Div(a, b) => inner(a).div(&inner(b), facts),
             Atom::Mod(a, b) => inner(a).modulo(&inner(b), facts),
             Atom::Min(a, b) => inner(a).lesser(&inner(b), facts),

@@ -24,6 +24,22 @@ fn sums_and_products_are_in_normal_form() {
 }
 
 #[test]
+fn minima_and_maxima_are_compared_by_cases() {
+    let (facts, d0) = (facts(), Poly::dim(DimId(0)));
+    let last = d0.clone() - 1.into();
+    // The clamped neighbor of an element, and one that only one of the two ends bounds.
+    let clamped = (v(1) - 1.into()).greater(&0.into(), &facts).lesser(&last, &facts);
+    assert_eq!(clamped.to_string(), "(min((max(v1 - 1, 0)), d0 - 1))");
+    assert!(clamped.is_nonnegative(&facts));
+    assert!((last.clone() - clamped.clone()).is_nonnegative(&facts));
+    assert!(!(last.clone() - clamped.clone() - 1.into()).is_nonnegative(&facts));
+    assert!(!(clamped - 1.into()).is_nonnegative(&facts));
+    let open = (v(1) - 1.into()).greater(&last, &facts);
+    assert!((open.clone() - last.clone()).is_nonnegative(&facts));
+    assert!(!(last - open).is_nonnegative(&facts));
+}
+
+#[test]
 fn a_tile_index_divides_back_into_tile_and_lane() {
     let index = v(0) * 16 + v(1);
     assert_eq!(index.div(&16.into(), &facts()), v(0));
@@ -180,7 +196,10 @@ fn any_difference() -> impl Strategy<Value = Poly> {
     let product = (leaf.clone(), leaf.clone()).prop_map(|(a, b)| a * b);
     let quotient = (leaf.clone(), -4_i64..5, 2_i64..5)
         .prop_map(|(a, add, by)| (a + add.into()).div(&by.into(), &capacities()));
-    let term = prop_oneof![leaf.clone(), leaf, product, quotient];
+    let choice = (product.clone(), quotient.clone(), any::<bool>()).prop_map(|(a, b, least)| {
+        if least { a.lesser(&b, &capacities()) } else { a.greater(&b, &capacities()) }
+    });
+    let term = prop_oneof![leaf.clone(), leaf, product, quotient, choice];
     proptest::collection::vec((term, -3_i64..4), 1..5).prop_map(|terms| {
         terms.into_iter().fold(Poly::default(), |sum, (term, times)| sum + term * times)
     })

@@ -218,13 +218,18 @@ fn conditions_that_are_not_enough() {
         ("j <= K - 1", "j + 1"),
         ("j > 0", "j - 2"),
         ("j >= 0", "j - 1"),
-        ("j != 0", "j - 1"),
+        ("j != 1", "j - 1"),
         ("!(j < 1)", "j - 2"),
         ("j == 1 || j == 2", "j - 1"),
         ("n[[i]] >= 0 && n[[i]] <= 8", "n[[i]]"),
         ("n[[i]] >= -1 && n[[i]] < 8", "n[[i]]"),
         ("n[[i]] > 0 && n[[i]] < M as i32", "n[[i]]"),
         ("n[[i]] < 8", "n[[i]]"),
+        // The absolute value of the least integer is negative, and sums wrap.
+        ("true", "abs(n[[i]]).min(7)"),
+        ("true", "(n[[i]].max(0) + 1).min(7)"),
+        ("true", "(n[[i]].max(0) - 1).min(7)"),
+        ("true", "abs(j - 3) + 4"),
     ] {
         let read = format!("compute(|i, j| if {condition} {{ x[[i, {index}]] }} else {{ 0.0 }})");
         assert_ne!(body("Tensor<f32, M, K>", &read), "nothing is wrong", "{read}");

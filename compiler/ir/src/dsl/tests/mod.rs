@@ -245,6 +245,11 @@ fn conditions_prove_what_stands_behind_them() {
     t3: f32[d0] = select(and(ge(t2[v0], 0_i32), lt(t2[v0], 8_i32)), t0[v0, t2[v0]], 0.0_f32)
     return t3
     "#);
+    insta::assert_snapshot!(body("Tensor<f32, M, K>",
+        "compute(|i, j| if j != 0 { x[[i, j - 1]] } else { x[[i, abs(j - 3)]] })"), @r#"
+    t3: f32[d0, 8] = select(ne(index(v1), index(0)), t0[v0, v1 - 1], t0[v0, -v1 + 3])
+    return t3
+    "#);
 }
 
 #[test]

@@ -48,7 +48,7 @@ fn schedule(b: &mut Builder, rows: &Rows) -> Result<()> {
         None => {
             let flat = (0..last).rev().take_while(|it| is_flat(b, &compute, &accesses, *it));
             let from = flat.last().unwrap_or(last);
-            if is_short(b, &compute, from) { from - 1 } else { from }
+            if is_short(&compute, from) { from - 1 } else { from }
         }
     };
     let flattened = (flat_from as u32..last as u32).map(AxisId);
@@ -103,7 +103,7 @@ fn is_flat(b: &Builder, compute: &Compute, accesses: &[Access], axis: usize) -> 
 
 /// Returns whether the axes from one on are too short for vectors, and are better fused with the one before:
 /// then its iterations are lanes, and theirs are phases of a vectorized loop.
-fn is_short(b: &Builder, compute: &Compute, from: usize) -> bool {
+fn is_short(compute: &Compute, from: usize) -> bool {
     let extents = compute.axes[from..].iter().map(|it| it.extent.as_constant());
     let Some(extents) = extents.collect::<Option<Vec<i64>>>() else { return false };
     let n: i64 = extents.iter().product();
