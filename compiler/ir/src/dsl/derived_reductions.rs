@@ -3,6 +3,7 @@
 use super::elaborate::Elaborator;
 use super::errors::Location;
 use super::reduce::{Axes, Range};
+use super::scan::Step;
 use super::value::cast;
 use crate::dag::{BinaryOp, CompareOp, DType, Expr, Literal, Reducer, UnaryOp};
 use crate::poly::{Poly, VarId};
@@ -61,9 +62,12 @@ impl Elaborator {
     /// Reads `m + ln(sum exp(x - m))`, where `m` is the maximum, or the finite number next to it: infinite
     /// values give an infinite result.
     pub(super) fn log_sum_exp(&mut self, reduced: Reduced<'_>, location: Location) -> Option<Expr> {
+        self.check_float("logsumexp", reduced.dtype, location)?;
+        if self.is_prefix(&reduced) {
+            return self.log_sum_exp_of_prefix(reduced, location);
+        }
         let body = reduced.masked(Reducer::Max);
         let Reduced { axes, dtype, .. } = reduced;
-        self.check_float("logsumexp", dtype, location)?;
         let most = if dtype == DType::F64 { f64::MAX } else { f64::from(f32::MAX) };
         let finite = |it: f64| Expr::Const(Literal::Float(it), dtype);
         let greatest = self.reduce(Reducer::Max, axes.clone(), body.clone(), dtype);
@@ -72,6 +76,36 @@ impl Elaborator {
         let term = body.binary(BinaryOp::Sub, greatest.clone()).unary(UnaryOp::Exp);
         let sum = self.accumulate(Reducer::Sum, axes, term, dtype);
         Some(sum.unary(UnaryOp::Ln).binary(BinaryOp::Add, greatest))
+    }
+
+    /// Returns whether ranges are one that ends at an axis, on which the values do not depend.
+    fn is_prefix(&self, reduced: &Reduced<'_>) -> bool {
+        let [range] = reduced.ranges else { return false };
+        let (end, used) = (range.end(), self.enclosing_axes_of([&reduced.body]));
+        let mut of_end = self.around.iter().filter(|it| end.mentions(**it)).peekable();
+        !range.starts_at_axis() && of_end.peek().is_some() && of_end.all(|it| !used.contains(it))
+    }
+
+    /// Reads the last of the states `l' = ln(exp(l) + exp(x))`: a maximum for each prefix, and a sum that
+    /// subtracts it, would take as many steps as there are pairs of elements.
+    fn log_sum_exp_of_prefix(&mut self, reduced: Reduced<'_>, location: Location) -> Option<Expr> {
+        let Reduced { ranges, axes, body, dtype, .. } = reduced;
+        let x = self.materialized(&axes, body, dtype);
+        let wide = if self.options.accum == Some(DType::F64) { DType::F64 } else { dtype };
+        let x = cast(wide, dtype, x);
+        let number = |it: f64| Expr::Const(Literal::Float(it), wide);
+        let state = self.symbols.new_state(wide);
+        let before = Expr::read(state, []);
+        let distance = before.clone().binary(BinaryOp::Sub, x.clone()).unary(UnaryOp::Abs);
+        let rest = distance.unary(UnaryOp::Neg).unary(UnaryOp::Exp).unary(UnaryOp::Ln1p);
+        let sum = before.clone().binary(BinaryOp::Max, x.clone()).binary(BinaryOp::Add, rest);
+        // Infinities have no distance from themselves.
+        let twice = before.clone().binary(BinaryOp::Add, number(std::f64::consts::LN_2));
+        let next = before.compare(CompareOp::Eq, x).select(twice, sum);
+        let step = Step { axis: axes[0], state, next };
+        let first = number(f64::NEG_INFINITY);
+        let last = self.last_state(&ranges[0], step, first, wide, location)?;
+        Some(cast(dtype, wide, last))
     }
 
     fn check_float(&mut self, name: &str, dtype: DType, location: Location) -> Option<()> {

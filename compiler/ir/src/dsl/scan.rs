@@ -16,13 +16,13 @@ use crate::dag::recurrence::state_before;
 use crate::dag::{CompareOp, DType, Expr, TensorId};
 use crate::poly::{Poly, VarId};
 
-/// The closure of a scan, elaborated.
-struct Step {
-    axis: VarId,
+/// A step of a recurrence.
+pub(super) struct Step<N = Expr> {
+    pub(super) axis: VarId,
     /// The placeholder of the state before.
-    state: TensorId,
+    pub(super) state: TensorId,
     /// The next state.
-    next: Value,
+    pub(super) next: N,
 }
 
 impl Elaborator {
@@ -58,9 +58,11 @@ impl Elaborator {
         let typed = before.as_ref().and_then(|it| it.widened(&mut self.errors));
         let step = self.step(known_range.as_ref(), before.as_ref().zip(typed.as_ref()), closure);
         let (range, before, (first, dtype), step) = (known_range?, before?, typed?, step?);
-        let next = step.next.operand(dtype, &mut self.errors)?;
-        let parts = [&before, &step.next];
-        let last = self.last_state(&range, &step, (first, next), dtype, location)?;
+        let Step { axis, state, next: ref of_closure } = step;
+        let next = of_closure.operand(dtype, &mut self.errors)?;
+        let parts = [&before, of_closure];
+        let of_step = Step { axis, state, next };
+        let last = self.last_state(&range, of_step, first, dtype, location)?;
         Value::of_parts(Kind::Typed(last, dtype), location, &parts, &mut self.errors)
     }
 
@@ -70,7 +72,7 @@ impl Elaborator {
         range: Option<&Range>,
         first: Option<(&Value, &(Expr, DType))>,
         closure: &syn::ExprClosure,
-    ) -> Option<Step> {
+    ) -> Option<Step<Value>> {
         let known = self.known.clone();
         self.known = known.without_conditions();
         let depth = self.around.len();
@@ -111,15 +113,15 @@ impl Elaborator {
     }
 
     /// Defines the tensor of all states, and reads the last one of the range.
-    fn last_state(
+    pub(super) fn last_state(
         &mut self,
         range: &Range,
-        step: &Step,
-        (first, next): (Expr, Expr),
+        step: Step,
+        first: Expr,
         dtype: DType,
         location: Location,
     ) -> Option<Expr> {
-        let used = self.enclosing_axes_of([&first, &next]);
+        let used = self.enclosing_axes_of([&first, &step.next]);
         let end = range.end();
         let place = |it: &VarId| self.around.iter().position(|around| around == it);
         let of_end = self.around.iter().filter(|it| end.mentions(**it)).filter_map(place).max();
@@ -140,7 +142,7 @@ impl Elaborator {
         };
         let previous = index(Poly::var(step.axis) - Poly::constant(1));
         let state = state_before(step.axis, previous, first.clone());
-        let body = replace_read(&next, step.state, &state);
+        let body = replace_read(&step.next, step.state, &state);
         if self.symbols.reads_state(&body) {
             return self.errors.at_location(location, STATE_ELSEWHERE);
         }

@@ -124,6 +124,47 @@ fn logsumexp_does_not_overflow_and_keeps_infinities() {
 }
 
 #[test]
+fn logsumexp_up_to_an_index_is_a_recurrence() {
+    let source = |body: &str, accum: &str| {
+        format!(
+            "#[autotune(dims(R = 2, T = 5){accum})]
+            fn f(x: Tensor<f32, R, T>) -> Tensor<f32, R, T> {{ compute(|r, t| {body}) }}"
+        )
+    };
+    let (inf, nan) = (f32::INFINITY, f32::NAN);
+    let x = f32s(&[2, 5], &[-inf, 80.0, -80.0, 81.0, inf, 1.0, 2.0, 0.5, nan, 1.0]);
+    let of_two = |a: f64, b: f64| (a.exp() + b.exp()).ln();
+    for accum in ["", ", accum = f64"] {
+        let dag = dag(&source("logsumexp(0..=t, |s| x[[r, s]])", accum));
+        let got = run(&dag, &[], &[x.clone()], &[])[0].to_f32_vec();
+        let second = of_two(1.0, 2.0);
+        let expected = [
+            -inf,
+            80.0,
+            80.0,
+            of_two(80.0, 81.0) as f32,
+            inf,
+            1.0,
+            second as f32,
+            of_two(second, 0.5) as f32,
+        ];
+        for (got, expected) in got.iter().zip(expected) {
+            assert!(
+                *got == expected || (got - expected).abs() < 1e-6 * expected.abs(),
+                "{got} {expected}"
+            );
+        }
+        assert!(got[8].is_nan() && got[9].is_nan());
+        assert_eq!(dag.computes.iter().filter(|it| it.is_recurrent()).count(), 1);
+    }
+    // Values that depend on the end of the range, and suffixes, have a maximum and a sum of their own.
+    for body in ["logsumexp(0..=t, |s| x[[r, s]] * x[[r, t]])", "logsumexp(t..T, |s| x[[r, s]])"] {
+        let dag = dag(&source(body, ""));
+        assert!(!dag.computes.iter().any(|it| it.is_recurrent()), "{body}");
+    }
+}
+
+#[test]
 fn only_f32_is_rounded_to_tf32() {
     let error = |dtype: &str| {
         let source = format!(
