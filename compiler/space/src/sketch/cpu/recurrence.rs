@@ -16,8 +16,11 @@ use tvmtune_schedule::{AxisId, LoopKind};
 
 /// Vectors of a step: each waits for its own step before, and not for the others; estimated.
 const VECTORS: u64 = 4;
-/// Steps that are unrolled where elements of one step are apart in memory.
-const STEPS: u64 = 4;
+/// The same where elements of one step are apart in memory: fewer rows fit in the sets of a cache; chosen by
+/// measurement.
+const VECTORS_APART: u64 = 1;
+/// Steps that are unrolled there; chosen by measurement.
+const STEPS: u64 = 8;
 
 pub(super) const TEMPLATE: Template<Rows> = Template { is_applicable, schedule };
 
@@ -36,13 +39,14 @@ fn schedule(b: &mut Builder, rows: &Rows) -> Result<()> {
 
     let n_rows: u64 = outer.iter().map(|it| extents[*it]).collect::<Vec<_>>().iter().size();
     let n_vectors = extents[*last].div_ceil(b.lanes()) * n_rows;
-    let best = VECTORS.min(n_vectors / u64::from(b.cpu().threads)).max(1);
+    let wanted = if steps > *last { VECTORS_APART } else { VECTORS };
+    let best = wanted.min(n_vectors / u64::from(b.cpu().threads)).max(1);
     let [axis, step] = [*last, steps].map(|it| AxisId(it as u32));
     let lanes = b.decide_lanes_of(format!("{name} lanes"), (root, axis), best);
     let elements = b.split(root, axis, &[Factor::Open(lanes)])?;
     let step_loops = match steps > *last {
         true => {
-            let options = [1, STEPS, 2 * STEPS];
+            let options = [1, STEPS / 2, STEPS, 2 * STEPS];
             let n = b.decide(format!("{name} steps"), DecisionKind::Inner, &options, STEPS);
             b.split(root, step, &[Factor::Open(n)])?
         }
