@@ -100,6 +100,58 @@ def upsample_by_neighbors(x):
     return 0.5 * a + 0.25 * beside + 0.25 * above
 
 
+def nhwc(of_images):
+    """An operator of images, for those whose channels are the last axis."""
+    return lambda x, *w: of_images(x.permute(0, 3, 1, 2), *w).permute(0, 2, 3, 1)
+
+
+def lstm_cell(x, h, c, wi, wh, b):
+    gates = F.linear(x, wi.flatten(0, 1)) + F.linear(h, wh.flatten(0, 1)) + b.flatten()
+    i, f, n, o = gates.chunk(4, 1)
+    c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(n)
+    return torch.sigmoid(o) * torch.tanh(c), c
+
+
+def complex_product(a, b):
+    return torch.view_as_real(torch.view_as_complex(a) @ torch.view_as_complex(b))
+
+
+def group_norm_nhwc(x, w):
+    y = F.group_norm(x.flatten(3).permute(0, 3, 1, 2), x.shape[3], w.flatten())
+    return y.permute(0, 2, 3, 1).reshape(x.shape)
+
+
+def window_partition(x):
+    windows = x.unflatten(1, (-1, 7)).unflatten(3, (-1, 7))
+    return windows.permute(0, 1, 3, 2, 4, 5).contiguous()
+
+
+def relative_shift(x):
+    h, t, _ = x.shape
+    i = torch.arange(t)
+    return x.gather(2, (i - i[:, None] + t - 1).expand(h, t, t))
+
+
+def linear_attention(q, k, v):
+    return torch.relu(q) @ (torch.relu(k).transpose(2, 3) @ v)
+
+
+def decode_gqa(q, k, v):
+    groups, _, d = k.shape
+    y = F.scaled_dot_product_attention(q.view(groups, -1, d), k, v, scale=0.125)
+    return y.reshape(q.shape)
+
+
+def causal_conv(x, w, b):
+    padded = F.pad(x.transpose(1, 2), (w.shape[1] - 1, 0))
+    return F.silu(F.conv1d(padded, w[:, None], b, groups=x.shape[2])).transpose(1, 2)
+
+
+def total_variation(x):
+    across = (x[:, :, 1:] - x[:, :, :-1]).abs().sum((1, 2))
+    return across + (x[:, 1:] - x[:, :-1]).abs().sum((1, 2))
+
+
 OPERATORS = {
     # pointwise
     "gated_twice": gated_twice,
@@ -129,6 +181,9 @@ OPERATORS = {
     "choose": torch.where,
     "add_rows": torch.add,
     "greater_of": torch.maximum,
+    "complex_mul": lambda x, y: torch.view_as_real(torch.view_as_complex(x) * torch.view_as_complex(y)),
+    "soft_shrink": F.softshrink,
+    "in_range": lambda x: (x >= -1) & (x < 1),
     # norms
     "softmax_first": lambda x: torch.softmax(x, 0),
     "batch_norm_train": lambda x, g, b: F.batch_norm(x, None, None, g, b, True),
@@ -144,6 +199,11 @@ OPERATORS = {
     "rms_norm_channels": lambda x: x / torch.sqrt((x * x).mean(1, keepdim=True) + 1e-5),
     "frobenius": lambda x: x / torch.norm(x),
     "l1_norm": lambda x: x / x.abs().sum(1, keepdim=True),
+    "channel_layer_norm": lambda x, g, b: F.layer_norm(
+        x.permute(0, 2, 3, 1), x.shape[1:2], g, b, 1e-6
+    ).permute(0, 3, 1, 2),
+    "short_softmax": lambda x: torch.softmax(x, 1),
+    "group_norm_nhwc": group_norm_nhwc,
     # reductions
     "sum_first": lambda x: x.sum(0),
     "sum_middle": lambda x: x.sum(1),
@@ -163,6 +223,8 @@ OPERATORS = {
     "mean_outer": lambda x: x.mean((0, 2)),
     "any_of": lambda x: x.any(1),
     "norm_first": lambda x: torch.linalg.vector_norm(x, dim=0),
+    "short_argmax": lambda x: x.argmax(1),
+    "short_sum": lambda x: x.sum(1),
     # losses
     "cross_entropy": lambda x, y: F.cross_entropy(x, y, reduction="none"),
     "mse": lambda x, y: ((x - y) ** 2).mean(1),
@@ -173,6 +235,10 @@ OPERATORS = {
     "hinge": lambda x, y: one(torch.clamp(1 - x * y, min=0).mean()),
     "binary_cross_entropy": lambda x, y: one(F.binary_cross_entropy_with_logits(x, y)),
     "l1_loss": lambda x, y: one(F.l1_loss(x, y)),
+    "smoothed_cross_entropy": lambda x, y: F.cross_entropy(
+        x, y, reduction="none", label_smoothing=0.1
+    ),
+    "total_variation": total_variation,
     # scans
     "cumsum": lambda x: x.cumsum(1),
     "cumsum_first": lambda x: x.cumsum(0),
@@ -184,6 +250,10 @@ OPERATORS = {
     "moving_average": moving_average,
     "last_state": last_state,
     "selective_scan": selective_scan,
+    "cummax": lambda x: x.cummax(1)[0],
+    "logcumsumexp": lambda x: x.logcumsumexp(1),
+    "moving_mean": lambda x: F.avg_pool1d(x[:, None], 16, 1)[:, 0],
+    "differences": torch.diff,
     # layout
     "transpose": lambda x: x.t().contiguous(),
     "nchw_to_nhwc": lambda x: x.permute(0, 2, 3, 1).contiguous(),
@@ -205,6 +275,20 @@ OPERATORS = {
     "repeat_heads": lambda x: x.repeat_interleave(4, 1),
     "triu": torch.triu,
     "flip_first": lambda x: x.flip(0),
+    "im2col": lambda x: F.unfold(x[None], 3, padding=1).reshape(-1, 3, 3, *x.shape[1:]),
+    "window_partition": window_partition,
+    "space_to_depth": lambda x: F.pixel_unshuffle(x, 2),
+    "reflect_pad": lambda x: F.pad(x, (1, 1, 1, 1), mode="reflect"),
+    "edge_pad": lambda x: F.pad(x, (2, 2, 2, 2), mode="replicate"),
+    "concat_three": lambda x, y, z: torch.cat([x, y, z], 1),
+    "stack_last": lambda x, y: torch.stack([x, y], 2),
+    "every_third": lambda x: x[:, 1::3].contiguous(),
+    "normalize_image": lambda x, m, s: (
+        (x.permute(2, 0, 1) / 255 - m[:, None, None]) / s[:, None, None]
+    ).contiguous(),
+    "take_along": lambda x, ids: x.gather(1, ids),
+    "channel_shuffle": lambda x: F.channel_shuffle(x, 4),
+    "relative_shift": relative_shift,
     # lookups
     "embedding": lambda ids, t: F.embedding(ids, t),
     "embedding_bag": lambda ids, t: F.embedding_bag(ids, t, mode="mean"),
@@ -235,11 +319,25 @@ OPERATORS = {
     "linear_of_gelu": lambda x, w: F.linear(F.gelu(x), w),
     "lower_factor": lambda a, b: a.tril() @ b,
     "row_products": lambda x, y: (x * y).sum(1),
+    "head_scores": lambda q, k: 0.125 * (q.transpose(1, 2) @ k.permute(0, 2, 3, 1)),
+    "lstm_cell": lstm_cell,
+    "swiglu_mlp": lambda x, a, b: F.silu(F.linear(x, a)) * F.linear(x, b),
+    "gram": lambda x: x @ x.t(),
+    "kron": torch.kron,
+    "rbf": lambda x, y: torch.exp(-0.01 * torch.cdist(x, y) ** 2),
+    "l1_distances": lambda x, y: torch.cdist(x, y, p=1),
+    "two_axes": lambda x, y: torch.einsum("abc,dcb->ad", x, y),
+    "complex_product": complex_product,
     # attention
     "attention": lambda q, k, v: F.scaled_dot_product_attention(q, k, v, scale=0.125),
     "causal_attention": lambda q, k, v: F.scaled_dot_product_attention(
         q, k, v, is_causal=True, scale=0.125
     ),
+    "decode_gqa": decode_gqa,
+    "window_attention": lambda q, k, v, r: F.scaled_dot_product_attention(
+        q, k, v, attn_mask=r[None], scale=0.125
+    ),
+    "linear_attention": linear_attention,
     # convolutions
     "conv3x3": lambda x, w: F.conv2d(x, w, padding=1),
     "depthwise": lambda x, w: F.conv2d(x, w[:, None], padding=1, groups=x.shape[1]),
@@ -257,6 +355,19 @@ OPERATORS = {
         x, w[:, None], stride=2, padding=2, groups=x.shape[1]
     ),
     "conv_of_silu": lambda x, w: F.conv2d(F.silu(x), w),
+    "conv_nhwc": nhwc(lambda x, w: F.conv2d(x, w.permute(3, 2, 0, 1), padding=1)),
+    "depthwise_nhwc": nhwc(
+        lambda x, w: F.conv2d(x, w.permute(2, 0, 1)[:, None], padding=1, groups=x.shape[1])
+    ),
+    "depthwise7x7": lambda x, w: F.conv2d(x, w[:, None], padding=3, groups=x.shape[1]),
+    "conv1d_causal": causal_conv,
+    "patches": lambda x, w, b: F.conv2d(x, w, b, stride=16).flatten(2).transpose(1, 2),
+    "upsampled_conv": lambda x, w: F.conv2d(F.interpolate(x, scale_factor=2), w, padding=1),
+    "box_blur": lambda x: F.avg_pool2d(x[None], 5, 1, 2)[0],
+    "resize_bilinear": lambda x: F.interpolate(
+        x[None], scale_factor=2, mode="bilinear", align_corners=False
+    )[0],
+    "conv_of_edges": lambda x, w: F.conv2d(F.pad(x, (1, 1, 1, 1), mode="replicate"), w),
     # transposed convolutions
     "transposed_plain": lambda x, w: F.conv_transpose2d(x, w, stride=2, padding=1),
     "transposed_phases": transposed_phases,
@@ -301,6 +412,12 @@ OPERATORS = {
     "i64_remainder": lambda a, b: torch.fmod(a * 31 + b, 1009),
     "mean_in_f64": lambda x: x.mean(1, dtype=torch.float64).float(),
     "quantize": quantize,
+    "u8_less": torch.lt,
+    "bool_and": lambda x, y: x & ~y,
+    "i8_max": torch.maximum,
+    "f64_add": torch.add,
+    "i64_to_f32": lambda x: x.float(),
+    "f64_pow": lambda x: x.abs() ** 1.7,
 }
 
 KINDS = {
@@ -316,4 +433,6 @@ KINDS = {
     "one_hot": {"ids": "V"},
     "pick_one": {"ids": "V"},
     "gather_first": {"ids": "V"},
+    "take_along": {"ids": "M"},
+    "smoothed_cross_entropy": {"y": "C"},
 }

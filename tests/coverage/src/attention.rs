@@ -23,11 +23,54 @@ pub fn causal_attention(
     v: Tensor<f32, B, H, S, D>,
 ) -> Tensor<f32, B, H, S, D> {
     let s = compute(|b, h, i, j| {
-        if j <= i { sum(0..D, |d| q[[b, h, i, d]] * k[[b, h, j, d]]) * 0.125 } else { f32::NEG_INFINITY }
+        if j <= i {
+            sum(0..D, |d| q[[b, h, i, d]] * k[[b, h, j, d]]) * 0.125
+        } else {
+            f32::NEG_INFINITY
+        }
     });
     let m = compute(|b, h, i| max(0..S, |j| s[[b, h, i, j]]));
     let e = compute(|b, h, i, j| exp(s[[b, h, i, j]] - m[[b, h, i]]));
     let t = compute(|b, h, i| sum(0..S, |j| e[[b, h, i, j]]));
     let o = compute(|b, h, i, d| sum(0..S, |j| e[[b, h, i, j]] * v[[b, h, j, d]]));
     compute(|b, h, i, d| o[[b, h, i, d]] / t[[b, h, i]])
+}
+
+#[autotune(dims(H = 32, G = 8, S = 1024, D = 64))]
+pub fn decode_gqa(
+    q: Tensor<f32, H, D>,
+    k: Tensor<f32, G, S, D>,
+    v: Tensor<f32, G, S, D>,
+) -> Tensor<f32, H, D> {
+    let s = compute(|h, t| 0.125 * sum(0..D, |d| q[[h, d]] * k[[h / 4, t, d]]));
+    let m = compute(|h| max(0..S, |t| s[[h, t]]));
+    let e = compute(|h, t| exp(s[[h, t]] - m[[h]]));
+    let n = compute(|h| sum(0..S, |t| e[[h, t]]));
+    compute(|h, d| sum(0..S, |t| e[[h, t]] * v[[h / 4, t, d]]) / n[[h]])
+}
+
+#[autotune(dims(B = 64, H = 3, T = 49, D = 32))]
+pub fn window_attention(
+    q: Tensor<f32, B, H, T, D>,
+    k: Tensor<f32, B, H, T, D>,
+    v: Tensor<f32, B, H, T, D>,
+    r: Tensor<f32, H, T, T>,
+) -> Tensor<f32, B, H, T, D> {
+    let s = compute(|b, h, i, j| {
+        0.125 * sum(0..D, |d| q[[b, h, i, d]] * k[[b, h, j, d]]) + r[[h, i, j]]
+    });
+    let m = compute(|b, h, i| max(0..T, |j| s[[b, h, i, j]]));
+    let e = compute(|b, h, i, j| exp(s[[b, h, i, j]] - m[[b, h, i]]));
+    let n = compute(|b, h, i| sum(0..T, |j| e[[b, h, i, j]]));
+    compute(|b, h, i, d| sum(0..T, |j| e[[b, h, i, j]] * v[[b, h, j, d]]) / n[[b, h, i]])
+}
+
+#[autotune(dims(B = 2, H = 8, T = 512, D = 64))]
+pub fn linear_attention(
+    q: Tensor<f32, B, H, T, D>,
+    k: Tensor<f32, B, H, T, D>,
+    v: Tensor<f32, B, H, T, D>,
+) -> Tensor<f32, B, H, T, D> {
+    let c = compute(|b, h, d, e| sum(0..T, |t| relu(k[[b, h, t, d]]) * v[[b, h, t, e]]));
+    compute(|b, h, t, e| sum(0..D, |d| relu(q[[b, h, t, d]]) * c[[b, h, d, e]]))
 }

@@ -138,3 +138,104 @@ pub fn conv_of_silu(
         sum((0..C, 0..3, 0..3), |c, r, s| silu(x[[n, c, y + r, p + s]]) * w[[o, c, r, s]])
     })
 }
+
+#[autotune(dims(B = 4, C = 64, O = 64, H = 56, W = 56))]
+pub fn conv_nhwc(
+    x: Tensor<f32, B, H, W, C>,
+    w: Tensor<f32, 3, 3, C, O>,
+) -> Tensor<f32, B, H, W, O> {
+    compute(|n, y, p, o| {
+        sum((0..3, 0..3, 0..C), |r, s, c| {
+            x.get([n, y + r - 1, p + s - 1, c]).unwrap_or(0.0) * w[[r, s, c, o]]
+        })
+    })
+}
+
+#[autotune(dims(B = 4, C = 64, H = 56, W = 56))]
+pub fn depthwise_nhwc(
+    x: Tensor<f32, B, H, W, C>,
+    w: Tensor<f32, 3, 3, C>,
+) -> Tensor<f32, B, H, W, C> {
+    compute(|n, y, p, c| {
+        sum((0..3, 0..3), |r, s| x.get([n, y + r - 1, p + s - 1, c]).unwrap_or(0.0) * w[[r, s, c]])
+    })
+}
+
+#[autotune(dims(C = 96, H = 56, W = 56))]
+pub fn depthwise7x7(
+    x: Tensor<f32, 1, C, H, W>,
+    w: Tensor<f32, C, 7, 7>,
+) -> Tensor<f32, 1, C, H, W> {
+    compute(|n, c, y, p| {
+        sum((0..7, 0..7), |r, s| x.get([n, c, y + r - 3, p + s - 3]).unwrap_or(0.0) * w[[c, r, s]])
+    })
+}
+
+#[autotune(dims(B = 2, T = 512, D = 768))]
+pub fn conv1d_causal(
+    x: Tensor<f32, B, T, D>,
+    w: Tensor<f32, D, 4>,
+    b: Tensor<f32, D>,
+) -> Tensor<f32, B, T, D> {
+    compute(|n, t, d| {
+        silu(b[[d]] + sum(0..4, |k| x.get([n, t + k - 3, d]).unwrap_or(0.0) * w[[d, k]]))
+    })
+}
+
+#[autotune(dims(O = 768, H = 14, W = 14))]
+pub fn patches(
+    x: Tensor<f32, 1, 3, { H * 16 }, { W * 16 }>,
+    w: Weight<f32, O, 3, 16, 16>,
+    b: Weight<f32, O>,
+) -> Tensor<f32, 1, { H * W }, O> {
+    compute(|n, t, o| {
+        b[[o]]
+            + sum((0..3, 0..16, 0..16), |c, r, s| {
+                x[[n, c, (t / W) * 16 + r, (t % W) * 16 + s]] * w[[o, c, r, s]]
+            })
+    })
+}
+
+#[autotune(dims(C = 64, O = 32, H = 32, W = 32))]
+pub fn upsampled_conv(
+    x: Tensor<f32, 1, C, H, W>,
+    w: Weight<f32, O, C, 3, 3>,
+) -> Tensor<f32, 1, O, { 2 * H }, { 2 * W }> {
+    let u: Tensor<f32, 1, C, { 2 * H }, { 2 * W }> = compute(|n, c, y, p| x[[n, c, y / 2, p / 2]]);
+    compute(|n, o, y, p| {
+        sum((0..C, 0..3, 0..3), |c, r, s| {
+            u.get([n, c, y + r - 1, p + s - 1]).unwrap_or(0.0) * w[[o, c, r, s]]
+        })
+    })
+}
+
+#[autotune(dims(H = 1024, W = 1024))]
+pub fn box_blur(x: Tensor<f32, H, W>) -> Tensor<f32, H, W> {
+    compute(|y, p| sum((0..5, 0..5), |r, s| x.get([y + r - 2, p + s - 2]).unwrap_or(0.0)) / 25.0)
+}
+
+#[autotune(dims(C = 32, H = 64, W = 64))]
+pub fn resize_bilinear(x: Tensor<f32, C, H, W>) -> Tensor<f32, C, { 2 * H }, { 2 * W }> {
+    compute(|c, y, p| {
+        let fy = (max((y as f32 + 0.5) * 0.5 - 0.5, 0.0));
+        let fx = (max((p as f32 + 0.5) * 0.5 - 0.5, 0.0));
+        let y0 = floor(fy) as i64;
+        let x0 = floor(fx) as i64;
+        let ay = fy - floor(fy);
+        let ax = fx - floor(fx);
+        let a = x[[c, y0.clamp(0, H - 1), x0.clamp(0, W - 1)]];
+        let b = x[[c, y0.clamp(0, H - 1), (x0 + 1).clamp(0, W - 1)]];
+        let d = x[[c, (y0 + 1).clamp(0, H - 1), x0.clamp(0, W - 1)]];
+        let e = x[[c, (y0 + 1).clamp(0, H - 1), (x0 + 1).clamp(0, W - 1)]];
+        (a * (1.0 - ax) + b * ax) * (1.0 - ay) + (d * (1.0 - ax) + e * ax) * ay
+    })
+}
+
+#[autotune(dims(C = 64, O = 64, H = 28, W = 28))]
+pub fn conv_of_edges(x: Tensor<f32, C, H, W>, w: Tensor<f32, O, C, 3, 3>) -> Tensor<f32, O, H, W> {
+    compute(|o, y, p| {
+        sum((0..C, 0..3, 0..3), |c, r, s| {
+            x[[c, (y + r - 1).clamp(0, H - 1), (p + s - 1).clamp(0, W - 1)]] * w[[o, c, r, s]]
+        })
+    })
+}

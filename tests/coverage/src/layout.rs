@@ -45,7 +45,9 @@ pub fn upsample_nearest(x: Tensor<f32, B, C, H, W>) -> Tensor<f32, B, C, { H * 2
 }
 
 #[autotune(dims(B = 2, C = 32, H = 32, W = 32))]
-pub fn upsample_by_neighbors(x: Tensor<f32, B, C, H, W>) -> Tensor<f32, B, C, { H * 2 }, { W * 2 }> {
+pub fn upsample_by_neighbors(
+    x: Tensor<f32, B, C, H, W>,
+) -> Tensor<f32, B, C, { H * 2 }, { W * 2 }> {
     compute(|n, c, y, p| {
         let a = x[[n, c, y / 2, p / 2]];
         let b = x.get([n, c, y / 2, p / 2 + 2 * (p % 2) - 1]).unwrap_or(a);
@@ -129,4 +131,100 @@ pub fn triu(x: Tensor<f32, M, N>) -> Tensor<f32, M, N> {
 #[autotune(dims(M = 512, N = 1024))]
 pub fn flip_first(x: Tensor<f32, M, N>) -> Tensor<f32, M, N> {
     compute(|i, j| x[[M - 1 - i, j]])
+}
+
+#[autotune(dims(C = 32, H = 28, W = 28))]
+pub fn im2col(x: Tensor<f32, C, H, W>) -> Tensor<f32, C, 3, 3, H, W> {
+    compute(|c, r, s, y, p| x.get([c, y + r - 1, p + s - 1]).unwrap_or(0.0))
+}
+
+#[autotune(dims(B = 2, H = 8, W = 8, C = 96))]
+pub fn window_partition(
+    x: Tensor<f32, B, { H * 7 }, { W * 7 }, C>,
+) -> Tensor<f32, B, H, W, 7, 7, C> {
+    compute(|b, h, w, y, p, c| x[[b, h * 7 + y, w * 7 + p, c]])
+}
+
+#[autotune(dims(B = 4, C = 64, H = 56, W = 56))]
+pub fn space_to_depth(
+    x: Tensor<f32, B, C, H, W>,
+) -> Tensor<f32, B, { C * 4 }, { H / 2 }, { W / 2 }> {
+    compute(|b, c, y, p| x[[b, c / 4, 2 * y + (c % 4) / 2, 2 * p + c % 2]])
+}
+
+#[autotune(dims(C = 64, H = 56, W = 56))]
+pub fn reflect_pad(x: Tensor<f32, C, H, W>) -> Tensor<f32, C, { H + 2 }, { W + 2 }> {
+    compute(|c, y, p| {
+        let a = if y == 0 {
+            1
+        } else if y == H + 1 {
+            H - 2
+        } else {
+            y - 1
+        };
+        let b = if p == 0 {
+            1
+        } else if p == W + 1 {
+            W - 2
+        } else {
+            p - 1
+        };
+        x[[c, a.clamp(0, H - 1), b.clamp(0, W - 1)]]
+    })
+}
+
+#[autotune(dims(N = 1024, M = 384))]
+pub fn concat_three(
+    x: Tensor<f32, N, M>,
+    y: Tensor<f32, N, M>,
+    z: Tensor<f32, N, M>,
+) -> Tensor<f32, N, { 3 * M }> {
+    compute(|i, j| {
+        if j < M {
+            x.get([i, j]).unwrap_or(0.0)
+        } else if j < 2 * M {
+            y.get([i, j - M]).unwrap_or(0.0)
+        } else {
+            z.get([i, j - 2 * M]).unwrap_or(0.0)
+        }
+    })
+}
+
+#[autotune(dims(N = 1024, M = 1024))]
+pub fn every_third(x: Tensor<f32, N, { 3 * M }>) -> Tensor<f32, N, M> {
+    compute(|i, j| x[[i, 3 * j + 1]])
+}
+
+#[autotune(dims(H = 480, W = 640))]
+pub fn normalize_image(
+    x: Tensor<u8, H, W, 3>,
+    m: Tensor<f32, 3>,
+    s: Tensor<f32, 3>,
+) -> Tensor<f32, 3, H, W> {
+    compute(|c, y, p| (x[[y, p, c]] as f32 / 255.0 - m[[c]]) / s[[c]])
+}
+
+#[autotune(dims(N = 512, M = 512))]
+pub fn take_along(x: Tensor<f32, N, M>, ids: Tensor<i64, N, M>) -> Tensor<f32, N, M> {
+    compute(|i, j| x.get([i, ids[[i, j]]]).unwrap_or(0.0))
+}
+
+#[autotune(dims(B = 4, C = 64, H = 28, W = 28))]
+pub fn channel_shuffle(x: Tensor<f32, B, C, H, W>) -> Tensor<f32, B, C, H, W> {
+    compute(|b, c, y, p| x[[b, (c % 4) * (C / 4) + c / 4, y, p]])
+}
+
+#[autotune(dims(T = 512, H = 8))]
+pub fn relative_shift(x: Tensor<f32, H, T, { 2 * T - 1 }>) -> Tensor<f32, H, T, T> {
+    compute(|h, i, j| x[[h, i, j - i + T - 1]])
+}
+
+#[autotune(dims(C = 64, H = 56, W = 56))]
+pub fn edge_pad(x: Tensor<f32, C, H, W>) -> Tensor<f32, C, { H + 4 }, { W + 4 }> {
+    compute(|c, y, p| x[[c, (y - 2).clamp(0, H - 1), (p - 2).clamp(0, W - 1)]])
+}
+
+#[autotune(dims(N = 1000, M = 1000))]
+pub fn stack_last(x: Tensor<f32, N, M>, y: Tensor<f32, N, M>) -> Tensor<f32, N, M, 2> {
+    compute(|i, j, z| if z == 0 { x[[i, j]] } else { y[[i, j]] })
 }

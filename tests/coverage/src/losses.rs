@@ -62,3 +62,20 @@ pub fn binary_cross_entropy(x: Tensor<f32, M>, y: Tensor<f32, M>) -> Tensor<f32,
 pub fn l1_loss(x: Tensor<f32, M, N>, y: Tensor<f32, M, N>) -> Tensor<f32, 1> {
     compute(|_| mean((0..M, 0..N), |i, j| (x[[i, j]] - y[[i, j]]).abs()))
 }
+
+#[autotune(dims(N = 1024, C = 100))]
+pub fn smoothed_cross_entropy(x: Tensor<f32, N, C>, y: Tensor<i64, N>) -> Tensor<f32, N> {
+    let z = compute(|i| logsumexp(0..C, |c| x[[i, c]]));
+    compute(|i| {
+        0.9 * (z[[i]] - x.get([i, y[[i]]]).unwrap_or(0.0))
+            + 0.1 * mean(0..C, |c| z[[i]] - x[[i, c]])
+    })
+}
+
+#[autotune(dims(C = 3, H = 512, W = 512))]
+pub fn total_variation(x: Tensor<f32, C, H, W>) -> Tensor<f32, C> {
+    compute(|c| {
+        sum((0..H, 0..W - 1), |y, p| abs(x[[c, y, p + 1]] - x[[c, y, p]]))
+            + sum((0..H - 1, 0..W), |y, p| abs(x[[c, y + 1, p]] - x[[c, y, p]]))
+    })
+}

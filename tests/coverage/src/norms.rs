@@ -98,3 +98,42 @@ pub fn l1_norm(x: Tensor<f32, M, N>) -> Tensor<f32, M, N> {
     let s = compute(|i| sum(0..N, |j| x[[i, j]].abs()));
     compute(|i, j| x[[i, j]] / s[[i]])
 }
+
+#[autotune(dims(B = 2, C = 96, H = 56, W = 56))]
+pub fn channel_layer_norm(
+    x: Tensor<f32, B, C, H, W>,
+    g: Weight<f32, C>,
+    b: Weight<f32, C>,
+) -> Tensor<f32, B, C, H, W> {
+    let m = compute(|n, y, p| mean(0..C, |c| x[[n, c, y, p]]));
+    let v = compute(|n, y, p| {
+        mean(0..C, |c| (x[[n, c, y, p]] - m[[n, y, p]]) * (x[[n, c, y, p]] - m[[n, y, p]]))
+    });
+    compute(|n, c, y, p| {
+        (x[[n, c, y, p]] - m[[n, y, p]]) * rsqrt(v[[n, y, p]] + 0.000001) * g[[c]] + b[[c]]
+    })
+}
+
+#[autotune(dims(N = 20000, C = 10))]
+pub fn short_softmax(x: Tensor<f32, N, C>) -> Tensor<f32, N, C> {
+    let m = compute(|i| max(0..C, |c| x[[i, c]]));
+    let e = compute(|i, c| exp(x[[i, c]] - m[[i]]));
+    let s = compute(|i| sum(0..C, |c| e[[i, c]]));
+    compute(|i, c| e[[i, c]] / s[[i]])
+}
+
+#[autotune(dims(B = 4, H = 28, W = 28, G = 8, C = 16))]
+pub fn group_norm_nhwc(
+    x: Tensor<f32, B, H, W, G, C>,
+    w: Weight<f32, G, C>,
+) -> Tensor<f32, B, H, W, G, C> {
+    let m = compute(|n, g| mean((0..H, 0..W, 0..C), |y, p, c| x[[n, y, p, g, c]]));
+    let v = compute(|n, g| {
+        mean((0..H, 0..W, 0..C), |y, p, c| {
+            (x[[n, y, p, g, c]] - m[[n, g]]) * (x[[n, y, p, g, c]] - m[[n, g]])
+        })
+    });
+    compute(|n, y, p, g, c| {
+        (x[[n, y, p, g, c]] - m[[n, g]]) * rsqrt(v[[n, g]] + 0.00001) * w[[g, c]]
+    })
+}

@@ -137,3 +137,32 @@ pub fn add_rows(x: Tensor<f32, M, N>, b: Tensor<f32, N>) -> Tensor<f32, M, N> {
 pub fn greater_of(x: Tensor<f32, N>, y: Tensor<f32, N>) -> Tensor<f32, N> {
     compute(|i| max(x[[i]], y[[i]]))
 }
+
+#[autotune(dims(N = 1000, M = 1000))]
+pub fn complex_mul(x: Tensor<f32, N, M, 2>, y: Tensor<f32, N, M, 2>) -> Tensor<f32, N, M, 2> {
+    compute(|i, j, z| {
+        if z == 0 {
+            x[[i, j, 0]] * y[[i, j, 0]] - x[[i, j, 1]] * y[[i, j, 1]]
+        } else {
+            x[[i, j, 0]] * y[[i, j, 1]] + x[[i, j, 1]] * y[[i, j, 0]]
+        }
+    })
+}
+
+#[autotune(dims(N = 1024, M = 1024))]
+pub fn soft_shrink(x: Tensor<f32, N, M>) -> Tensor<f32, N, M> {
+    compute(|i, j| {
+        if x[[i, j]] > 0.5 {
+            x[[i, j]] - 0.5
+        } else if x[[i, j]] < -0.5 {
+            x[[i, j]] + 0.5
+        } else {
+            0.0
+        }
+    })
+}
+
+#[autotune(dims(N = 1024, M = 1024))]
+pub fn in_range(x: Tensor<f32, N, M>) -> Tensor<bool, N, M> {
+    compute(|i, j| x[[i, j]] >= -1.0 && x[[i, j]] < 1.0)
+}

@@ -102,7 +102,11 @@ pub fn lower_lower(a: Tensor<f32, M, M>, b: Tensor<f32, M, M>) -> Tensor<f32, M,
 }
 
 #[autotune(dims(M = 128, N = 1024, K = 512))]
-pub fn linear_gelu(x: Tensor<f32, M, K>, w: Weight<f32, N, K>, b: Weight<f32, N>) -> Tensor<f32, M, N> {
+pub fn linear_gelu(
+    x: Tensor<f32, M, K>,
+    w: Weight<f32, N, K>,
+    b: Weight<f32, N>,
+) -> Tensor<f32, M, N> {
     let h = compute(|i, j| sum(0..K, |k| x[[i, k]] * w[[j, k]]) + b[[j]]);
     compute(|i, j| gelu(h[[i, j]]))
 }
@@ -120,4 +124,83 @@ pub fn linear_of_gelu(x: Tensor<f32, M, K>, w: Weight<f32, N, K>) -> Tensor<f32,
 #[autotune(dims(M = 512))]
 pub fn lower_factor(a: Tensor<f32, M, M>, b: Tensor<f32, M, M>) -> Tensor<f32, M, M> {
     compute(|i, j| sum(0..M, |k| (if k <= i { a[[i, k]] } else { 0.0 }) * b[[k, j]]))
+}
+
+#[autotune(dims(B = 2, H = 12, T = 128, D = 64))]
+pub fn head_scores(
+    q: Tensor<f32, B, T, H, D>,
+    k: Tensor<f32, B, T, H, D>,
+) -> Tensor<f32, B, H, T, T> {
+    compute(|b, h, i, j| sum(0..D, |d| q[[b, i, h, d]] * k[[b, j, h, d]]) * 0.125)
+}
+
+#[autotune(dims(B = 32, I = 256, H = 256))]
+pub fn lstm_cell(
+    x: Tensor<f32, B, I>,
+    h: Tensor<f32, B, H>,
+    c: Tensor<f32, B, H>,
+    wi: Weight<f32, 4, H, I>,
+    wh: Weight<f32, 4, H, H>,
+    b: Weight<f32, 4, H>,
+) -> (Tensor<f32, B, H>, Tensor<f32, B, H>) {
+    let g = compute(|n, q, j| {
+        b[[q, j]]
+            + sum(0..I, |k| x[[n, k]] * wi[[q, j, k]])
+            + sum(0..H, |k| h[[n, k]] * wh[[q, j, k]])
+    });
+    let cn = compute(|n, j| {
+        sigmoid(g[[n, 1, j]]) * c[[n, j]] + sigmoid(g[[n, 0, j]]) * tanh(g[[n, 2, j]])
+    });
+    let hn = compute(|n, j| sigmoid(g[[n, 3, j]]) * tanh(cn[[n, j]]));
+    (hn, cn)
+}
+
+#[autotune(dims(M = 64, K = 512, F = 1024))]
+pub fn swiglu_mlp(
+    x: Tensor<f32, M, K>,
+    a: Weight<f32, F, K>,
+    b: Weight<f32, F, K>,
+) -> Tensor<f32, M, F> {
+    let g = compute(|i, j| sum(0..K, |k| x[[i, k]] * a[[j, k]]));
+    let u = compute(|i, j| sum(0..K, |k| x[[i, k]] * b[[j, k]]));
+    compute(|i, j| silu(g[[i, j]]) * u[[i, j]])
+}
+
+#[autotune(dims(N = 256, K = 2048))]
+pub fn gram(x: Tensor<f32, N, K>) -> Tensor<f32, N, N> {
+    compute(|i, j| sum(0..K, |k| x[[i, k]] * x[[j, k]]))
+}
+
+#[autotune(dims(A = 32, B = 32, C = 32, D = 32))]
+pub fn kron(x: Tensor<f32, A, B>, y: Tensor<f32, C, D>) -> Tensor<f32, { A * C }, { B * D }> {
+    compute(|i, j| x[[i / C, j / D]] * y[[i % C, j % D]])
+}
+
+#[autotune(dims(N = 256, M = 256, D = 64))]
+pub fn rbf(x: Tensor<f32, N, D>, y: Tensor<f32, M, D>) -> Tensor<f32, N, M> {
+    compute(|i, j| exp(-0.01 * sum(0..D, |d| (x[[i, d]] - y[[j, d]]) * (x[[i, d]] - y[[j, d]]))))
+}
+
+#[autotune(dims(N = 256, M = 256, D = 64))]
+pub fn l1_distances(x: Tensor<f32, N, D>, y: Tensor<f32, M, D>) -> Tensor<f32, N, M> {
+    compute(|i, j| sum(0..D, |d| abs(x[[i, d]] - y[[j, d]])))
+}
+
+#[autotune(dims(A = 128, B = 16, C = 64, D = 128))]
+pub fn two_axes(x: Tensor<f32, A, B, C>, y: Tensor<f32, D, C, B>) -> Tensor<f32, A, D> {
+    compute(|a, d| sum((0..B, 0..C), |b, c| x[[a, b, c]] * y[[d, c, b]]))
+}
+
+#[autotune(dims(B = 16, N = 64, K = 64, M = 64))]
+pub fn complex_product(
+    a: Tensor<f32, B, N, K, 2>,
+    b: Tensor<f32, B, K, M, 2>,
+) -> Tensor<f32, B, N, M, 2> {
+    compute(|n, i, j, z| {
+        if z == 0 {
+            sum(0..K, |k| a[[n, i, k, 0]] * b[[n, k, j, 0]] - a[[n, i, k, 1]] * b[[n, k, j, 1]])
+        } else {
+            sum(0..K, |k| a[[n, i, k, 0]] * b[[n, k, j, 1]] + a[[n, i, k, 1]] * b[[n, k, j, 0]])
+        }
+    })
 }

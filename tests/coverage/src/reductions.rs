@@ -96,3 +96,13 @@ pub fn any_of(x: Tensor<bool, M, N>) -> Tensor<bool, M> {
 pub fn norm_first(x: Tensor<f32, M, N>) -> Tensor<f32, N> {
     compute(|j| sqrt(sum(0..M, |i| x[[i, j]] * x[[i, j]])))
 }
+
+#[autotune(dims(N = 20000, C = 10))]
+pub fn short_argmax(x: Tensor<f32, N, C>) -> Tensor<i64, N> {
+    compute(|i| argmax(0..C, |c| x[[i, c]]))
+}
+
+#[autotune(dims(N = 20000, C = 7))]
+pub fn short_sum(x: Tensor<f32, N, C>) -> Tensor<f32, N> {
+    compute(|i| sum(0..C, |c| x[[i, c]]))
+}

@@ -33,10 +33,7 @@ pub fn masked_cumsum(x: Tensor<f32, M, N>, m: Tensor<bool, M, N>) -> Tensor<f32,
 }
 
 #[autotune(dims(B = 8, T = 256, D = 256))]
-pub fn linear_recurrence(
-    a: Tensor<f32, B, T, D>,
-    x: Tensor<f32, B, T, D>,
-) -> Tensor<f32, B, T, D> {
+pub fn linear_recurrence(a: Tensor<f32, B, T, D>, x: Tensor<f32, B, T, D>) -> Tensor<f32, B, T, D> {
     compute(|b, t, d| scan(0..=t, 0.0, |h, s| sigmoid(a[[b, s, d]]) * h + x[[b, s, d]]))
 }
 
@@ -76,4 +73,24 @@ pub fn selective_scan(
                 })
         })
     })
+}
+
+#[autotune(dims(N = 256, T = 1024))]
+pub fn cummax(x: Tensor<f32, N, T>) -> Tensor<f32, N, T> {
+    compute(|i, t| max(0..=t, |s| x[[i, s]]))
+}
+
+#[autotune(dims(N = 256, T = 1024))]
+pub fn logcumsumexp(x: Tensor<f32, N, T>) -> Tensor<f32, N, T> {
+    compute(|i, t| logsumexp(0..=t, |s| x[[i, s]]))
+}
+
+#[autotune(dims(N = 256, T = 1024))]
+pub fn differences(x: Tensor<f32, N, T>) -> Tensor<f32, N, { T - 1 }> {
+    compute(|i, t| x[[i, t + 1]] - x[[i, t]])
+}
+
+#[autotune(dims(N = 256, T = 1024))]
+pub fn moving_mean(x: Tensor<f32, N, T>) -> Tensor<f32, N, { T - 15 }> {
+    compute(|i, t| mean(0..16, |k| x[[i, t + k]]))
 }

@@ -73,3 +73,33 @@ pub fn i64_remainder(a: Tensor<i64, M, N>, b: Tensor<i64, M, N>) -> Tensor<i64, 
 pub fn mean_in_f64(x: Tensor<f32, M, N>) -> Tensor<f32, M> {
     compute(|i| sum(0..N, |j| x[[i, j]]) / N as f32)
 }
+
+#[autotune(dims(N = 512, M = 1024))]
+pub fn bool_and(x: Tensor<bool, N, M>, y: Tensor<bool, N, M>) -> Tensor<bool, N, M> {
+    compute(|i, j| x[[i, j]] && !y[[i, j]])
+}
+
+#[autotune(dims(N = 1024, M = 512))]
+pub fn f64_pow(x: Tensor<f64, N, M>) -> Tensor<f64, N, M> {
+    compute(|i, j| pow(abs(x[[i, j]]), 1.7))
+}
+
+#[autotune(dims(N = 1024, M = 1024))]
+pub fn i8_max(x: Tensor<i8, N, M>, y: Tensor<i8, N, M>) -> Tensor<i8, N, M> {
+    compute(|i, j| max(x[[i, j]], y[[i, j]]))
+}
+
+#[autotune(dims(N = 1024, M = 1024))]
+pub fn u8_less(x: Tensor<u8, N, M>, y: Tensor<u8, N, M>) -> Tensor<bool, N, M> {
+    compute(|i, j| x[[i, j]] < y[[i, j]])
+}
+
+#[autotune(dims(N = 1024, M = 1024))]
+pub fn i64_to_f32(x: Tensor<i64, N, M>) -> Tensor<f32, N, M> {
+    compute(|i, j| x[[i, j]] as f32)
+}
+
+#[autotune(dims(N = 1024, M = 512))]
+pub fn f64_add(x: Tensor<f64, N, M>, y: Tensor<f64, N, M>) -> Tensor<f64, N, M> {
+    compute(|i, j| x[[i, j]] + y[[i, j]])
+}
