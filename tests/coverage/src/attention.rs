@@ -36,13 +36,14 @@ pub fn causal_attention(
     compute(|b, h, i, d| o[[b, h, i, d]] / t[[b, h, i]])
 }
 
-#[autotune(dims(H = 32, G = 8, S = 1024, D = 64))]
+#[autotune(dims(G = 8, S = 1024, D = 64))]
 pub fn decode_gqa(
-    q: Tensor<f32, H, D>,
+    q: Tensor<f32, { G * 4 }, D>,
     k: Tensor<f32, G, S, D>,
     v: Tensor<f32, G, S, D>,
-) -> Tensor<f32, H, D> {
-    let s = compute(|h, t| 0.125 * sum(0..D, |d| q[[h, d]] * k[[h / 4, t, d]]));
+) -> Tensor<f32, { G * 4 }, D> {
+    let s: Tensor<f32, { G * 4 }, S> =
+        compute(|h, t| 0.125 * sum(0..D, |d| q[[h, d]] * k[[h / 4, t, d]]));
     let m = compute(|h| max(0..S, |t| s[[h, t]]));
     let e = compute(|h, t| exp(s[[h, t]] - m[[h]]));
     let n = compute(|h| sum(0..S, |t| e[[h, t]]));
