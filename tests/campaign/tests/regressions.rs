@@ -91,6 +91,17 @@ const FOUND: &[(&str, &[i64])] = &[
          }",
         &[3],
     ),
+    // The result has several axes in the normal form of the program, in which its nest is interpreted.
+    (
+        "#[autotune(dims(M = 24))]
+         fn an_index_divided_and_whole(x: Tensor<f32, M, 3>, y: Tensor<f32, 4, M, M>, z: Tensor<f32, M>) -> Tensor<f32, M> {
+             let t: Tensor<f32, M> = compute(|i| {
+                 sum(0..i, |k| x[[k, 0]] * y[[i % 4, i / 2, i]]) + z.get([max(i, 1) - 1 + 1]).unwrap_or(0.0)
+             });
+             t
+         }",
+        &[],
+    ),
 ];
 
 /// Checks a schedule at one launch, whose results are exact.

@@ -22,6 +22,8 @@ use tvmtune_math::lane::Width;
 const ALIGNER: f64 = 6_755_399_441_055_744.0;
 /// Integers whose floats have the integer in the low bits once they are aligned: those below 2^51.
 const SMALL: i64 = 1 << 51;
+/// The digits of an integer below the first 53 of 64.
+const DROPPED: i64 = (1 << 11) - 1;
 /// 2^32.
 const WORDS: f64 = 4_294_967_296.0;
 /// 2^63.
@@ -94,10 +96,10 @@ impl Lowering<'_> {
                 graph.compare_int(CompareOp::Ne, value, zero)
             }
             (false, DType::F64) => graph.long_to_double(value, is_small(range)),
-            // One of more digits than a float has would be rounded twice.
-            (false, DType::F32) if !is_small(range) => return Err(Unsupported::Range),
             (false, DType::F32) => {
-                let float = graph.long_to_double(value, true);
+                let is_small = is_small(range);
+                let value = if is_small { value } else { graph.odd_digits(value) };
+                let float = graph.long_to_double(value, is_small);
                 graph.unary(VectorUnary::SingleF, float)
             }
             (false, _) => self.wrap(value, to),
@@ -239,6 +241,23 @@ impl ValueGraph {
         let [high, low] = [high, low].map(|it| self.small_double_to_long(it));
         let high = self.unary(VectorUnary::ShiftLeft(32), high);
         self.binary(VectorBinary::AddI, high, low)
+    }
+
+    /// Rounds an integer of more than 53 digits to odd ones, of which an `f64` has all: rounded again, to an
+    /// `f32`, it is as if it were rounded once.
+    fn odd_digits(&mut self, x: ValueId) -> ValueId {
+        let (dropped, bound) = (self.long(DROPPED), self.long(1 << 53));
+        let rest = self.binary(VectorBinary::And, x, dropped);
+        // A carry into the last digit that is kept, unless all others are 0.
+        let carried = self.binary(VectorBinary::AddI, rest, dropped);
+        let odd = self.binary(VectorBinary::Or, carried, x);
+        let kept = self.long(!DROPPED);
+        let odd = self.binary(VectorBinary::And, odd, kept);
+        let shifted = self.binary(VectorBinary::AddI, x, bound);
+        let above = self.unary(VectorUnary::ShiftRight(54), shifted);
+        let zero = self.int(0);
+        let fits = self.compare(VectorCompare::EqI, above, zero);
+        self.select(fits, x, odd)
     }
 
     /// Converts an integer to a float, rounded once.

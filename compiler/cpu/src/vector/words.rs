@@ -12,6 +12,11 @@ use super::{LaneStride, Storage, Unsupported, VectorBinary, VectorCompare, Vecto
 use tvmtune_ir::dag::{BinaryOp, CompareOp, DType, UnaryOp};
 use tvmtune_math::lane::Width;
 
+/// 2^32.
+const WORD: f32 = 4_294_967_296.0;
+/// 2^63.
+const LONGS: f32 = 9_223_372_036_854_775_808.0;
+
 /// The low word and the high one.
 type Words = [ValueId; 2];
 
@@ -43,6 +48,10 @@ impl Lowering<'_> {
         match &term.kind {
             TermKind::Read(access) => self.read_words(access),
             TermKind::Cast(a) if a.dtype == DType::U32 => Ok([self.term(a)?, self.graph().int(0)]),
+            TermKind::Cast(a) if a.dtype.is_float() => {
+                let value = self.term(a)?;
+                Ok(self.graph().float_to_words(value))
+            }
             TermKind::Unary(op, a) => {
                 let a = self.words(a)?;
                 self.graph().unary_words(*op, a)
@@ -156,13 +165,35 @@ impl ValueGraph {
         self.unary(VectorUnary::ShiftRightSigned(31), low)
     }
 
+    /// Converts `f32` to `i64` as `as` does: it saturates, and NaN becomes 0.
+    fn float_to_words(&mut self, x: ValueId) -> Words {
+        let sign = self.splat(1 << 31);
+        let magnitude = self.splat(i32::MAX.cast_unsigned().into());
+        let size = self.binary(VectorBinary::And, x, magnitude);
+        let whole = self.unary(VectorUnary::FloorF, size);
+        // A float that is not negative has fewer digits than a word, so both parts are exact.
+        let (part, word) = (self.float(1.0 / WORD), self.float(-WORD));
+        let high = self.binary(VectorBinary::MulF, whole, part);
+        let high = self.unary(VectorUnary::FloorF, high);
+        let low = self.fma(high, word, whole);
+        let positive = [self.float_to_unsigned(low), self.float_to_int(high)];
+        let (zero, limit) = (self.int(0), self.float(LONGS));
+        let negative = self.difference_of_words([zero; 2], positive);
+        let is_negative = self.compare(VectorCompare::LtI, x, zero);
+        let [low, high] = self.select_words(is_negative, negative, positive);
+        let saturates = self.compare(VectorCompare::LeF, limit, size);
+        let [all, most] = [u32::MAX, i32::MAX.cast_unsigned()].map(|it| self.splat(it.into()));
+        let saturated = self.select_words(is_negative, [zero, sign], [all, most]);
+        self.select_words(saturates, saturated, [low, high]).map(|it| self.zero_of_nan(x, it))
+    }
+
     fn unary_words(&mut self, op: UnaryOp, a: Words) -> Result<Words, Unsupported> {
         let zero = self.int(0);
         match op {
             UnaryOp::Not => Ok(a.map(|it| self.not(it))),
-            UnaryOp::Neg => self.binary_words(BinaryOp::Sub, [zero; 2], a),
+            UnaryOp::Neg => Ok(self.difference_of_words([zero; 2], a)),
             UnaryOp::Abs => {
-                let negative = self.binary_words(BinaryOp::Sub, [zero; 2], a)?;
+                let negative = self.difference_of_words([zero; 2], a);
                 let is_negative = self.compare(VectorCompare::LtI, a[1], zero);
                 Ok(self.select_words(is_negative, negative, a))
             }
@@ -173,17 +204,15 @@ impl ValueGraph {
     fn binary_words(&mut self, op: BinaryOp, a: Words, b: Words) -> Result<Words, Unsupported> {
         let [(a_low, a_high), (b_low, b_high)] = [(a[0], a[1]), (b[0], b[1])];
         Ok(match op {
-            BinaryOp::Add | BinaryOp::Sub => {
-                let word =
-                    if op == BinaryOp::Add { VectorBinary::AddI } else { VectorBinary::SubI };
-                let low = self.binary(word, a_low, b_low);
-                let (less, than) = if op == BinaryOp::Add { (low, a_low) } else { (a_low, b_low) };
-                let carries = self.compare_unsigned(CompareOp::Lt, less, than);
+            BinaryOp::Add => {
+                let low = self.binary(VectorBinary::AddI, a_low, b_low);
+                let carries = self.compare_unsigned(CompareOp::Lt, low, a_low);
                 let one = self.int(1);
                 let carry = self.binary(VectorBinary::And, one, carries);
-                let high = self.binary(word, a_high, b_high);
-                [low, self.binary(word, high, carry)]
+                let high = self.binary(VectorBinary::AddI, a_high, b_high);
+                [low, self.binary(VectorBinary::AddI, high, carry)]
             }
+            BinaryOp::Sub => self.difference_of_words(a, b),
             BinaryOp::Min | BinaryOp::Max => {
                 let less = self.compare_words(CompareOp::Lt, a, b);
                 let (then, otherwise) = if op == BinaryOp::Min { (a, b) } else { (b, a) };
@@ -199,6 +228,14 @@ impl ValueGraph {
             }
             _ => return Err(Unsupported::Operation(op)),
         })
+    }
+
+    fn difference_of_words(&mut self, a: Words, b: Words) -> Words {
+        let borrows = self.compare_unsigned(CompareOp::Lt, a[0], b[0]);
+        let one = self.int(1);
+        let borrow = self.binary(VectorBinary::And, one, borrows);
+        let [low, high] = [0, 1].map(|it| self.binary(VectorBinary::SubI, a[it], b[it]));
+        [low, self.binary(VectorBinary::SubI, high, borrow)]
     }
 
     fn compare_words(&mut self, op: CompareOp, a: Words, b: Words) -> ValueId {

@@ -99,6 +99,8 @@ fn doubles_become_integers_and_these_doubles() {
     }
     check(DType::F64, DType::I64, "(if a[[i]] > b[[i]] { 3_i64 } else { -3 }) * (a[[i]] as i64)");
     check(DType::I64, DType::F64, "a[[i]] as f64");
+    check(DType::I64, DType::F32, "a[[i]] as f32");
+    check(DType::I64, DType::F32, "(a[[i]] as f32) * 0.5 + (b[[i]] as f32)");
     check(DType::I64, DType::F64, "((a[[i]] % 1000) as i32) as f64 * 0.5");
 }
 
@@ -244,6 +246,22 @@ fn sums_of_singles_beside_doubles_are_refused_where_bits_are_fixed() {
     };
     assert_eq!(lowered(""), Ok(Width::Bits64));
     assert_eq!(lowered(", numerics = \"fixed\""), Err(Unsupported::Type(DType::F32)));
+}
+
+#[test]
+fn longs_are_rounded_to_singles_once() {
+    // Halfway between two floats, and a little to either side, in every number of digits.
+    let numbers = Array::from_fn(DType::I64, &[N], |n| {
+        let (digits, digit) = (25 + (n as u32 / 2) % 38, n as i64 / 2 % 3 - 1);
+        let half = (1_i64 << digits) + 3 * (1_i64 << (digits - 24));
+        let number = half + digit * (1 + (n as i64 % 5) * i64::from(digits > 30));
+        Number::Int(if n % 2 == 0 { number } else { -number })
+    });
+    let text = format!(
+        "#[autotune(dims(N = {N}))]
+         fn f(a: Tensor<i64, N>) -> Tensor<f32, N> {{ compute(|i| a[[i]] as f32) }}"
+    );
+    check_program(&text, &[numbers]);
 }
 
 #[test]

@@ -98,6 +98,54 @@ fn words_are_copied_added_and_chosen() {
 }
 
 #[test]
+fn words_are_converted_from_floats() {
+    const EDGES: [f32; 14] = [
+        0.0,
+        -0.0,
+        f32::NAN,
+        f32::INFINITY,
+        f32::NEG_INFINITY,
+        2_147_483_648.0,
+        -2_147_483_648.0,
+        4_294_967_296.0,
+        9_223_372_036_854_775_808.0,
+        -9_223_372_036_854_775_808.0,
+        9.3e18,
+        -9.3e18,
+        0.99999994,
+        -0.99999994,
+    ];
+    let floats = Array::from_fn(DType::F32, &[N], |n| {
+        let bits = (n as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let fraction = (bits >> 40) as f64 / f64::from(1 << 24) - 0.5;
+        Number::Float(match EDGES.get(n) {
+            Some(edge) => f64::from(*edge),
+            None => f64::from((fraction * f64::from(n as u32 % 70).exp2()) as f32),
+        })
+    });
+    for definition in [
+        "a[[i]] as i64",
+        "(a[[i]].floor() as i64).clamp(-100, 100)",
+        "(a[[i]] as i64) + 1",
+        "max(a[[i]] as i64, 4294967295)",
+        "if (a[[i]] as i64) < 2147483648 { 1_i64 } else { 0 }",
+    ] {
+        let text = format!(
+            "#[autotune(dims(N = {N}))]
+             fn f(a: Tensor<f32, N>) -> Tensor<i64, N> {{ compute(|i| {definition}) }}"
+        );
+        check_program(&text, &[floats.clone()]);
+    }
+    let text = format!(
+        "#[autotune(dims(N = {N}))]
+         fn f(a: Tensor<f32, N>, x: Tensor<f32, N>) -> Tensor<f32, N> {{
+             compute(|i| x[[(a[[i]] as i64 + 3).clamp(0, N - 1)]])
+         }}"
+    );
+    check_program(&text, &[floats.clone(), floats]);
+}
+
+#[test]
 fn words_are_compared_and_narrowed() {
     for op in ["<", "<=", "==", "!=", ">=", ">"] {
         check(&format!("if a[[i]] {op} b[[i]] {{ 1_i64 }} else {{ 2 }}"));
