@@ -25,7 +25,10 @@ impl Lowering<'_> {
             return Err(Unsupported::Range);
         }
         if term.dtype == DType::I64 && self.has_wide_operand(term) {
-            return Ok(self.words(term)?[0]);
+            return match self.saturates(term) {
+                true => self.saturated(term),
+                false => Ok(self.words(term)?[0]),
+            };
         }
         match &term.kind {
             TermKind::Bits(bits) => Ok(self.graph().splat(*bits)),
@@ -292,7 +295,8 @@ impl Lowering<'_> {
         Ok(match (from.is_float(), to) {
             (true, DType::F16) => graph.round_to_f16(value),
             (true, DType::Bf16) => graph.round_to_bf16(value),
-            (true, DType::I32) => graph.float_to_int(value),
+            // An `i64` of one word fits it.
+            (true, DType::I32 | DType::I64) => graph.float_to_int(value),
             (true, DType::U32) => graph.float_to_unsigned(value),
             (true, DType::I8) => graph.float_to_byte(value, -128.0, 127.0),
             (true, DType::U8) => graph.float_to_byte(value, 0.0, 255.0),
@@ -347,6 +351,10 @@ impl Lowering<'_> {
                 let range = self.range_of(a);
                 if of_type.includes(range) { range } else { of_type }
             }
+            TermKind::Cast(a) => match self.converted_range(a) {
+                Some(range) if of_type.includes(range) => range,
+                _ => of_type,
+            },
             TermKind::Select(parts) => self.range_of(&parts[1]).join(self.range_of(&parts[2])),
             TermKind::Unary(UnaryOp::Neg, a) => {
                 let range = self.range_of(a).times(Interval::point(-1));

@@ -35,6 +35,7 @@ mod build;
 mod cse;
 mod expr;
 mod fallback;
+mod float_range;
 mod gather;
 mod guarded;
 mod hoist;
@@ -60,6 +61,7 @@ pub mod width;
 mod windows;
 mod words;
 mod wrap;
+mod saturated;
 mod store;
 
 use tvmtune_ir::dag::{BinaryOp, DType, ScalarId, TensorId, UnaryOp};

@@ -128,6 +128,9 @@ fn words_are_converted_from_floats() {
         "(a[[i]].floor() as i64).clamp(-100, 100)",
         "(a[[i]] as i64) + 1",
         "max(a[[i]] as i64, 4294967295)",
+        "(((a[[i]] as i64) - 200000).min(5) + (i as i64)).max(-9)",
+        "(max(a[[i]] as i64, -3000000000) + 3000000000).min(40)",
+        "(max((a[[i]] * 2.0) as i64, a[[i]] as i64) - 262143).clamp(0, 268435454)",
         "if (a[[i]] as i64) < 2147483648 { 1_i64 } else { 0 }",
     ] {
         let text = format!(
@@ -143,6 +146,20 @@ fn words_are_converted_from_floats() {
          }}"
     );
     check_program(&text, &[floats.clone(), floats]);
+}
+
+#[test]
+fn floats_of_indices_fit_a_word_where_their_range_does() {
+    for definition in [
+        "(i as f32 * 0.5 - 0.25).floor() as i64",
+        "((i as f32 + 0.5).ceil() * 1e4).max(i as f32) as i64 + 1",
+        "(-(i as f32) * 3e7) as i64",
+        // Two words, and a NaN.
+        "(i as f32 * 3.2e7) as i64",
+        "(i as f32 * 1e30 * 1e30 - i as f32 * 1e30 * 1e30) as i64",
+    ] {
+        check(definition);
+    }
 }
 
 #[test]
