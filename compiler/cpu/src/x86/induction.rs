@@ -94,16 +94,22 @@ pub(super) fn canonical_lanes(lanes: LaneStride, storage: Storage) -> LaneStride
     }
 }
 
-/// Returns whether a load is of every other word: two loads and a shuffle are faster than a gather.
-pub(super) fn loads_every_other(
+/// Returns how many words elements of a load are apart, if contiguous loads and permutations of them are faster
+/// than a gather: one of each for as many words, up to eight by judgement.
+pub(super) fn permuted_stride(
     isa: Isa,
     lanes: LaneStride,
     storage: Storage,
     active: ActiveLanes<'_>,
-) -> bool {
-    lanes == LaneStride::Strided(Count::Const(8))
-        && storage == Storage::Word
-        && (active.is_known() || isa == Isa::Avx512)
+) -> Option<u32> {
+    let LaneStride::Strided(Count::Const(step)) = lanes else { return None };
+    let words = u32::try_from(step / 4).ok().filter(|_| step % 4 == 0)?;
+    let is_fast = match words {
+        2 => active.is_known() || isa == Isa::Avx512,
+        3..=8 => isa == Isa::Avx512,
+        _ => false,
+    };
+    (storage == Storage::Word && is_fast).then_some(words)
 }
 
 /// Returns whether a load is of words in reverse: one load and permutations are faster than a gather.
@@ -125,7 +131,7 @@ pub(super) fn is_gather(
             LaneStride::Uniform => active != ActiveLanes::All && isa == Isa::Avx2,
             LaneStride::Contiguous => false,
             LaneStride::Strided(_) => {
-                !loads_every_other(isa, lanes, storage, active)
+                permuted_stride(isa, lanes, storage, active).is_none()
                     && !loads_reversed(lanes, storage, active)
             }
         }

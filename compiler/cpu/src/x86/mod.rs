@@ -24,8 +24,8 @@
 //! - No instruction inside a loop is reordered, merged or dropped: [`crate::vector`] decides the mix.
 //!   Strided accesses that it puts side by side become a transposition, and stores of bytes side by side one of
 //!   a whole vector.
-//! - Memory of lanes that are masked off is not touched, but for words between two active lanes of a load of
-//!   every other word, which are elements of the same tensor.
+//! - Memory of lanes that are masked off is not touched, but for words between two active lanes of a load whose
+//!   elements are a few words apart, which are elements of the same tensor.
 
 mod emit;
 mod encode;

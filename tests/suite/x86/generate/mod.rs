@@ -451,7 +451,10 @@ impl Generator<'_> {
         match self.tape.below(5) {
             0 | 1 => LaneStride::Contiguous,
             2 => LaneStride::Uniform,
-            3 if self.tape.one_in(3) => LaneStride::Strided(Count::Const(2 * storage.bytes())),
+            3 if self.tape.one_in(3) => {
+                let words = i64::from(2 + self.tape.below(8));
+                LaneStride::Strided(Count::Const(words * storage.bytes()))
+            }
             3 if storage.bytes() > 1 => {
                 let bytes = self.bytes();
                 LaneStride::Strided(self.scaled(2, STEPS, bytes))

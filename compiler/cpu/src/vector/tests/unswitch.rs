@@ -72,15 +72,18 @@ fn choices_taken_out_of_loops_are_those_of_the_program() {
 }
 
 #[test]
-fn every_other_element_is_loaded_whatever_lanes_are_known_to_be_inside() {
-    let x = Array::whole_numbers(DType::F32, &[4, 2, 37], 5);
-    for first in ["2 * j - 1", "2 * j - 9", "2 * j - 17", "2 * j + 3", "2 * j + 7", "2 * j + 30"] {
-        let text = format!(
-            "#[autotune]
-             fn f(x: Tensor<f32, 4, 2, 37>) -> Tensor<f32, 4, 2, 16> {{
-                 compute(|i, r, j| x.get([i, r, {first}]).unwrap_or(-2.0))
-             }}"
-        );
-        check_scheduled(&text, std::slice::from_ref(&x), &|dag, _| in_tasks(dag));
+fn strided_elements_are_loaded_whatever_lanes_are_known_to_be_inside() {
+    for stride in [2, 3, 5, 8, 9] {
+        let extent = 16 * stride + 5;
+        let x = Array::whole_numbers(DType::F32, &[4, 2, extent], 5);
+        for first in ["- 1", "- 9", "- 17", "+ 3", "+ 7", "+ 30", "+ 4"] {
+            let text = format!(
+                "#[autotune]
+                 fn f(x: Tensor<f32, 4, 2, {extent}>) -> Tensor<f32, 4, 2, 16> {{
+                     compute(|i, r, j| x.get([i, r, {stride} * j {first}]).unwrap_or(-2.0))
+                 }}"
+            );
+            check_scheduled(&text, std::slice::from_ref(&x), &|dag, _| in_tasks(dag));
+        }
     }
 }

@@ -5,7 +5,7 @@
 
 use super::super::encode::Width;
 use super::super::induction::{
-    ActiveLanes, canonical_lanes, is_gather, is_scatter, loads_every_other, loads_reversed,
+    ActiveLanes, canonical_lanes, is_gather, is_scatter, loads_reversed, permuted_stride,
 };
 use super::super::inst::{
     Inst, LaneCopy, LaneMask, MemOperand, Operand, StackSlot, VectorInst, VirtReg,
@@ -33,9 +33,12 @@ impl Selector<'_> {
         let is_at_address = element.index.is_none();
         let is_of_lanes = storage == self.ops.storage;
         let canonical = canonical_lanes(lanes, storage);
-        if loads_every_other(self.simd.isa, canonical, storage, active) {
-            let place = self.mem_operand(element.address);
-            return self.load_every_other(place, active, dst);
+        if let Some(words) = permuted_stride(self.simd.isa, canonical, storage, active) {
+            let first = self.mem_operand(element.address);
+            return match self.is_avx512() {
+                true => self.load_strided(first, words, active, dst),
+                false => self.load_every_other(first, active, dst),
+            };
         }
         match (canonical, self.mask_register(active)) {
             (LaneStride::Uniform, None) => {
@@ -100,109 +103,6 @@ impl Selector<'_> {
             self.immediate(opcode::PERMQ, swapped, Operand::Mem(first), 0b01_00_11_10);
         }
         self.immediate(opcode::PERMILPS, dst, Operand::Reg(swapped), 0b00_01_10_11);
-    }
-
-    /// Loads every other word by two loads and a permutation.
-    fn load_every_other(&mut self, low: MemOperand, active: ActiveLanes<'_>, dst: VirtReg) {
-        let lanes = self.simd.isa.lanes();
-        // The second load ends with the last word that is needed, so it begins with an odd one.
-        let high = MemOperand { disp: low.disp + 4 * (lanes as i32 - 1), ..low };
-        let halves = [(low, 0), (high, lanes - 1)];
-        let [first, second] = match active {
-            ActiveLanes::All => halves.map(|(place, _)| Operand::Mem(place)),
-            ActiveLanes::Known(bits) => {
-                halves.map(|(place, start)| self.load_words(place, start, bits))
-            }
-            ActiveLanes::First(_) | ActiveLanes::Where(_) => {
-                let mask = self.mask_register(active);
-                let words = self.new_vector();
-                mask.iter().for_each(|it| self.unary(opcode::PMOVM2D, words, Operand::Reg(*it)));
-                halves.map(|(place, start)| {
-                    let mask = self.mask_every_other(words, start);
-                    let half = self.new_vector();
-                    self.masked(opcode::MOVUPS, half, Operand::Mem(place), mask);
-                    Operand::Reg(half)
-                })
-            }
-        };
-        let first = self.in_register(first);
-        if self.is_avx512() {
-            let number = |lane| if 2 * lane < lanes { 2 * lane } else { 2 * lane + 1 };
-            let picked = self.permute(number, first, second);
-            self.unary(opcode::MOVAPS, dst, Operand::Reg(picked));
-        } else {
-            self.shuffle_every_other(first, second, dst);
-        }
-    }
-
-    fn in_register(&mut self, operand: Operand) -> VirtReg {
-        match operand {
-            Operand::Reg(reg) => reg,
-            place => {
-                let loaded = self.new_vector();
-                self.unary(opcode::MOVUPS, loaded, place);
-                loaded
-            }
-        }
-    }
-
-    /// Loads consecutive words, from word `start` on, of which every other one is an element: word `2 * n` is
-    /// wanted if bit `n` is set.
-    fn load_words(&mut self, place: MemOperand, start: u32, bits: u16) -> Operand {
-        let lanes = self.simd.isa.lanes();
-        let is_wanted = |lane: u32| bits >> lane & 1 == 1;
-        // Words between two elements are in bounds.
-        if (start / 2..=(start + lanes) / 2).all(is_wanted) {
-            return Operand::Mem(place);
-        }
-        let element = |word: &u32| {
-            let at = start + word;
-            at.is_multiple_of(2) && is_wanted(at / 2)
-        };
-        let wanted: u16 = (0..lanes).filter(element).map(|it| 1 << it).sum();
-        let half = self.new_vector();
-        if wanted == 0 {
-            self.push(Inst::Zero { dst: half });
-            return Operand::Reg(half);
-        }
-        let mask = self.phase_constant(PhaseConstant::Lanes(wanted));
-        if self.is_avx512() {
-            self.masked(opcode::MOVUPS, half, Operand::Mem(place), mask);
-        } else {
-            self.binary(self.ops.masked_load, half, mask, Operand::Mem(place));
-        }
-        Operand::Reg(half)
-    }
-
-    /// Expands a lane mask to the words from `start` on: word `2 * n` is active if lane `n` is.
-    fn mask_every_other(&mut self, lanes: VirtReg, start: u32) -> VirtReg {
-        let spread = self.permute(|word| (start + word) / 2, lanes, Operand::Reg(lanes));
-        let is_even = |word: u32| if (start + word).is_multiple_of(2) { u32::MAX } else { 0 };
-        let evens = Operand::Mem(MemOperand::pool(self.constant_words(is_even)));
-        let mask = self.new_mask();
-        self.binary(opcode::PTESTMD, mask, spread, evens);
-        mask
-    }
-
-    /// Permutes the elements of two vectors: lane `n` is element `number(n)`; AVX-512 only.
-    fn permute(&mut self, number: impl Fn(u32) -> u32, first: VirtReg, second: Operand) -> VirtReg {
-        let picked = self.new_vector();
-        let numbers = MemOperand::pool(self.constant_words(number));
-        self.unary(opcode::MOVUPS, picked, Operand::Mem(numbers));
-        let inst = self.inst(opcode::PERMI2PS, picked, second);
-        self.push(Inst::Vector(VectorInst { updates: true, a: Some(first), ..inst }));
-        picked
-    }
-
-    /// Picks the words 0, 2, .. of a vector and 1, 3, .. of another one; AVX2 only.
-    fn shuffle_every_other(&mut self, first: VirtReg, second: Operand, dst: VirtReg) {
-        // In each half the words 0 and 2 of the lower vector and 1 and 3 of the upper one, and then
-        // the pairs 0, 2, 1, 3.
-        let picked = self.new_vector();
-        let inst = self.inst(opcode::SHUFPS, picked, second);
-        let (a, imm) = (Some(first), Some(0b11_01_10_00));
-        self.push(Inst::Vector(VectorInst { a, imm, ..inst }));
-        self.immediate(opcode::PERMQ, dst, Operand::Reg(picked), 0b11_01_10_00);
     }
 
     /// Selects a gather; the index of the memory operand is a vector.

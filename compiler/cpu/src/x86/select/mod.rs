@@ -18,6 +18,7 @@ mod long;
 mod mask;
 mod memory;
 mod pointer;
+mod strided;
 mod transpose;
 mod value;
 
