@@ -220,6 +220,18 @@ impl Builder {
         best: u64,
     ) -> DecisionId {
         let period = period(self.compute(stage), axis.0 as usize, MAX_PHASES as u64);
+        self.decide_lanes_in_periods(name, (stage, axis), best, period)
+    }
+
+    /// Opens a decision on the length of a vectorized loop over an axis, `best` in vectors: whole periods of so
+    /// many phases.
+    pub(super) fn decide_lanes_in_periods(
+        &mut self,
+        name: String,
+        (stage, axis): (StageId, AxisId),
+        best: u64,
+        period: u64,
+    ) -> DecisionId {
         let n_units = self.extent(stage, axis).div_ceil(period * self.lanes());
         self.decide_units(name, period, n_units, best.div_ceil(period).min(n_units))
     }

@@ -20,8 +20,8 @@ use tvmtune_schedule::{AxisId, LoopKind, StageId};
 const TASK_BYTES: u64 = 64 * 1024;
 
 /// Lengths of the last axes by which phases of a vectorized loop are interleaved; chosen by measurement: rows
-/// of 8 are as well a vector, and those of 3 do not fill whole ones in step with their phases.
-const INTERLEAVED: [i64; 2] = [2, 4];
+/// of 8 are as well a vector.
+const INTERLEAVED: [i64; 3] = [2, 3, 4];
 
 /// Vectors of a loop: that many accesses are in flight; estimated.
 const VECTORS: u64 = 4;
@@ -42,19 +42,24 @@ fn schedule(b: &mut Builder, rows: &Rows) -> Result<()> {
     let Some(last) = extents.len().checked_sub(1) else { return Ok(()) };
     let compute = b.compute(root).clone();
 
+    let flat = (0..last).rev().take_while(|it| is_flat(b, &compute, &accesses, *it));
+    let contiguous_from = flat.last().unwrap_or(last);
+    let phases = phases(&compute, contiguous_from);
     let transposed = (0..last).rev().find(|axis| is_transposed(&accesses, *axis, last));
-    let flat_from = match transposed {
-        Some(_) => last,
-        None => {
-            let flat = (0..last).rev().take_while(|it| is_flat(b, &compute, &accesses, *it));
-            let from = flat.last().unwrap_or(last);
-            if is_short(&compute, from) { from - 1 } else { from }
-        }
+    let transposed = transposed.filter(|_| phases.is_none());
+    let flat_from = match (transposed, phases) {
+        (Some(_), _) => last,
+        (None, Some(_)) => contiguous_from - 1,
+        (None, None) => contiguous_from,
     };
     let flattened = (flat_from as u32..last as u32).map(AxisId);
     let flat = b.fuse(root, flattened, AxisId(last as u32))?;
     let vectors = if transposed.is_some() { 1 } else { VECTORS };
-    let inner = b.decide_lanes_of(format!("{name} lanes"), (root, flat), vectors);
+    let lanes = format!("{name} lanes");
+    let inner = match phases {
+        Some(n) => b.decide_lanes_in_periods(lanes, (root, flat), vectors, n),
+        None => b.decide_lanes_of(lanes, (root, flat), vectors),
+    };
     let n_rows: u64 = extents[..flat_from].iter().size();
     let tile = b.value(inner);
     let n_tiles = b.extent(root, flat).div_ceil(tile);
@@ -101,13 +106,12 @@ fn is_flat(b: &Builder, compute: &Compute, accesses: &[Access], axis: usize) -> 
     short && !used && accesses.iter().all(flat)
 }
 
-/// Returns whether the axes from one on are too short for vectors, and are better fused with the one before:
-/// then its iterations are lanes, and theirs are phases of a vectorized loop.
-fn is_short(compute: &Compute, from: usize) -> bool {
+/// Returns the number of elements of the axes from one on, if they are too short for vectors, and better fused
+/// with the axis before: then its iterations are lanes, and theirs are phases of a vectorized loop.
+fn phases(compute: &Compute, from: usize) -> Option<u64> {
     let extents = compute.axes[from..].iter().map(|it| it.extent.as_constant());
-    let Some(extents) = extents.collect::<Option<Vec<i64>>>() else { return false };
-    let n: i64 = extents.iter().product();
-    from > 0 && INTERLEAVED.contains(&n)
+    let n: i64 = extents.collect::<Option<Vec<i64>>>()?.iter().product();
+    (from > 0 && INTERLEAVED.contains(&n)).then_some(n.unsigned_abs())
 }
 
 /// Tiles the axis along which a read is contiguous, so that whole cache lines are used.
