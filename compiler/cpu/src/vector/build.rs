@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::affine::{Affine, Coef, simplify};
+use super::certain::Certain;
 use super::expr::vector_op;
 use super::guarded::GuardedTerm;
 use super::tree::{
@@ -60,6 +61,7 @@ pub(super) fn build(nest: &Nest, simd: Simd) -> Result<Tree<'_>, Unsupported> {
         is_ordered: false,
         divides: false,
         by_cases: false,
+        certain: Certain::default(),
     };
     let mut alone = false;
     for stmt in &nest.body {
@@ -96,6 +98,8 @@ pub(super) struct TreeBuilder<'n> {
     pub(super) divides: bool,
     /// Indices that wrap around are split into cases.
     by_cases: bool,
+    /// Elements of the statement that are in bounds.
+    certain: Certain,
 }
 
 impl TreeBuilder<'_> {
@@ -199,6 +203,7 @@ impl TreeBuilder<'_> {
         if let Some(reducer) = reducer.filter(|it| vector_op(it.op(), dtype).is_none()) {
             return Err(Unsupported::Operation(reducer.op()));
         }
+        self.certain = Certain::of(value, index, &self.tree.nest.buffer(tensor).shape);
         Ok(Node::Write(Write::new(target, reducer, self.term(value, false)?)))
     }
 
@@ -396,6 +401,8 @@ impl TreeBuilder<'_> {
         lazy: bool,
     ) -> Result<Access, Unsupported> {
         let (mut offset, mut gather) = (Affine::default(), Vec::new());
+        let shape = &self.tree.nest.buffer(tensor).shape;
+        let lazy = lazy && !self.certain.contains(tensor, index, shape);
         let mut in_bounds = true;
         for (at, stride) in self.strides(tensor).into_iter().enumerate() {
             match &index[at] {

@@ -48,6 +48,7 @@ mod numbering;
 mod prefetch;
 mod print;
 mod promote;
+mod certain;
 mod choices;
 mod context;
 mod interchange;

@@ -1,6 +1,7 @@
 //! Math functions against double precision, and the text of vector code.
 
 mod bits;
+mod certain;
 mod guarded;
 mod hoist;
 mod lane_phases;
