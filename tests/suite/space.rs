@@ -278,6 +278,36 @@ fn every_other_element_is_read_where_it_lies() {
 }
 
 #[test]
+fn distances_are_tiled_like_products() {
+    let text = default_nest(
+        "#[autotune(dims(M = 256, N = 256, D = 64))]
+        fn distances(x: Tensor<f32, M, D>, y: Tensor<f32, N, D>) -> Tensor<f32, M, N> {
+            compute(|i, j| sum(0..D, |d| (x[[i, d]] - y[[j, d]]) * (x[[i, d]] - y[[j, d]])))
+        }",
+    );
+    // The second operand lies along the reduction: one copy of it serves both factors.
+    assert_eq!(text.matches("local y_operand").count(), 1, "{text}");
+    assert!(text.contains("unrolled i in"), "{text}");
+}
+
+#[test]
+fn short_last_axes_are_phases_of_the_axis_before() {
+    let of = |extent: u64| {
+        default_nest(&format!(
+            "#[autotune(dims(N = 96, E = {extent}))]
+            fn scaled(x: Tensor<f32, N, E>, s: Tensor<f32, E>) -> Tensor<f32, N, E> {{
+                compute(|i, e| x[[i, e]] * s[[e]])
+            }}"
+        ))
+    };
+    for extent in [2, 3, 4] {
+        let text = of(extent);
+        assert!(text.contains(&format!("s[((i_e_2)%({extent}))]")), "{text}");
+    }
+    assert!(of(5).contains("vectorized e_2 in 0..5"), "{}", of(5));
+}
+
+#[test]
 fn a_strided_product_is_vectorized_along_its_channels() {
     let dag = dsl::program(
         "#[autotune(dims(B = 1, C = 256, H = 56, W = 56, O = 512, R = 1, Y = 28, P = 28))]

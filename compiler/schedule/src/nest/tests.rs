@@ -258,6 +258,20 @@ fn one_read_of_a_tensor_is_copied_by_its_loops_and_the_other_stays() {
 }
 
 #[test]
+fn reads_of_the_same_element_are_copied_once() {
+    let distances = "#[autotune(dims(M = 4, N = 6))]
+        fn f(a: Tensor<f32, M, 8>, b: Tensor<f32, N, 8>) -> Tensor<f32, M, N> {
+            compute(|i, j| sum(0..8, |k| (a[[i, k]] - b[[j, k]]) * (a[[i, k]] - b[[j, k]])))
+        }";
+    let nest = nest_of(distances, "cache_operand s0 r1");
+    assert_eq!(
+        (nest.matches("b_operand[j, k]").count(), nest.matches("b[j, k]").count()),
+        (3, 1),
+        "{nest}"
+    );
+}
+
+#[test]
 fn stages_that_run_in_one_row_keep_what_later_ones_read() {
     insta::assert_snapshot!(nest_of(SOFTMAX, "
         annotate s3 a0 parallel
