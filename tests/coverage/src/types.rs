@@ -79,11 +79,6 @@ pub fn bool_and(x: Tensor<bool, N, M>, y: Tensor<bool, N, M>) -> Tensor<bool, N,
     compute(|i, j| x[[i, j]] && !y[[i, j]])
 }
 
-#[autotune(dims(N = 1024, M = 512))]
-pub fn f64_pow(x: Tensor<f64, N, M>) -> Tensor<f64, N, M> {
-    compute(|i, j| pow(abs(x[[i, j]]), 1.7))
-}
-
 #[autotune(dims(N = 1024, M = 1024))]
 pub fn i8_max(x: Tensor<i8, N, M>, y: Tensor<i8, N, M>) -> Tensor<i8, N, M> {
     compute(|i, j| max(x[[i, j]], y[[i, j]]))
