@@ -15,7 +15,7 @@
 use tvmtune_ir::target::Isa;
 
 use super::super::encode::Width;
-use super::super::induction::is_scatter;
+use super::super::induction::{ActiveLanes, is_gather, is_scatter};
 use super::super::inst::{Inst, IntOperand, MemBase, MemOperand, Operand, VectorInst, VirtReg};
 use super::super::opcode::{self, Opcode};
 use super::Selector;
@@ -141,8 +141,13 @@ impl Selector<'_> {
 
     /// Loads fours of vectors whose rows follow one another: a row of all of them, then the next.
     fn load_transposed(&mut self, fours: &[Group<'_, Reg, N_VECTORS>]) {
-        let place = self.unindexed_operand(fours[0].address);
-        let rows = self.rows(place, fours[0].stride);
+        let Group { address, stride, .. } = fours[0];
+        let lanes = LaneStride::Strided(stride);
+        let place = match is_gather(self.simd, lanes, Storage::Word, ActiveLanes::All) {
+            true => self.unindexed_operand(address),
+            false => self.mem_operand(address),
+        };
+        let rows = self.rows(place, stride);
         // Each 128-bit lane of a collected vector is a row: of vector `n`, rows `n`, `n + 4`, ...
         let mut collected = vec![[VirtReg(0); N_VECTORS]; fours.len()];
         for row in 0..self.simd.isa.lanes() as usize {
