@@ -137,7 +137,7 @@ fn words_are_converted_from_floats() {
             "#[autotune(dims(N = {N}))]
              fn f(a: Tensor<f32, N>) -> Tensor<i64, N> {{ compute(|i| {definition}) }}"
         );
-        check_program(&text, &[floats.clone()]);
+        check_program(&text, std::slice::from_ref(&floats));
     }
     let text = format!(
         "#[autotune(dims(N = {N}))]

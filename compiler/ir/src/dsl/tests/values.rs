@@ -136,7 +136,7 @@ fn logsumexp_up_to_an_index_is_a_recurrence() {
     let of_two = |a: f64, b: f64| (a.exp() + b.exp()).ln();
     for accum in ["", ", accum = f64"] {
         let dag = dag(&source("logsumexp(0..=t, |s| x[[r, s]])", accum));
-        let got = run(&dag, &[], &[x.clone()], &[])[0].to_f32_vec();
+        let got = run(&dag, &[], std::slice::from_ref(&x), &[])[0].to_f32_vec();
         let second = of_two(1.0, 2.0);
         let expected = [
             -inf,
