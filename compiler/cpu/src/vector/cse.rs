@@ -8,8 +8,9 @@
 //! A node with one use becomes part of the statement that uses it. A computed node with more uses
 //! is kept in a register. A *load* is kept from one use to the next only while registers last, and
 //! repeated otherwise: a memory operand is cheaper than a spill. Where registers are short, the
-//! shortest gaps between uses share one load. Operands of a matmul stay in registers this way, and
-//! overlapping windows of a convolution are loaded once.
+//! shortest gaps between uses share one load, those of strided loads first, which are several
+//! instructions. Operands of a matmul stay in registers this way, and overlapping windows of a
+//! convolution are loaded once.
 //!
 //! A value with a fallback is a statement of its own, since a branch follows it.
 //!
@@ -140,7 +141,7 @@ impl Uses {
             gaps: vec![Vec::new(); graph.ops.len()],
         };
         let mut pressure = vec![budget.live_through; pending.len()];
-        // Gaps between uses of one load: (length in statements, node, index of the gap).
+        // Gaps between uses of one load: (is one instruction, length in statements, node, index of the gap).
         let mut gaps = Vec::new();
         for id in &self.order {
             let n = id.0 as usize;
@@ -155,8 +156,9 @@ impl Uses {
                 Op::Splat(_) | Op::Scalar(_) | Op::Lanes(_) | Op::Reg(..) => {}
                 op if is_rematerializable(op) => {
                     kept.gaps[n] = vec![false; self.at[n].len()];
+                    let is_simple = !matches!(op, Op::Load(_, LaneStride::Strided(_)));
                     let pairs = self.at[n].windows(2).enumerate();
-                    gaps.extend(pairs.map(|(which, pair)| (pair[1] - pair[0], n, which)));
+                    gaps.extend(pairs.map(|(at, pair)| (is_simple, pair[1] - pair[0], n, at)));
                 }
                 _ => {
                     kept.always[n] = true;
@@ -165,7 +167,7 @@ impl Uses {
                 }
             }
         }
-        self.add_temporary_pressure(graph, &kept.always, &mut pressure);
+        self.add_temporary_pressure((graph, pending), &kept.always, &mut pressure);
         kept.side_by_side = plan_stores(graph, interned, pending, &mut pressure);
         for run in transpose::load_runs(graph, interned, &self.order) {
             let mut place = |loads: &[ValueId]| {
@@ -182,9 +184,9 @@ impl Uses {
                 });
             }
         }
-        gaps.retain(|(_, n, _)| !kept.always[*n]);
+        gaps.retain(|(_, _, n, _)| !kept.always[*n]);
         gaps.sort_unstable();
-        for (_, n, which) in gaps {
+        for (_, _, n, which) in gaps {
             let (from, to) = (self.at[n][which], self.at[n][which + 1]);
             // A kept neighboring gap has counted the register at the shared use.
             let from = from + u32::from(which > 0 && kept.gaps[n][which - 1]);
@@ -219,7 +221,13 @@ impl Uses {
     }
 
     /// Adds the Sethi-Ullman number of each statement: registers of its temporaries.
-    fn add_temporary_pressure(&self, graph: &ValueGraph, always: &[bool], pressure: &mut [u32]) {
+    fn add_temporary_pressure(
+        &self,
+        (graph, pending): (&ValueGraph, &[PendingStmt]),
+        always: &[bool],
+        pressure: &mut [u32],
+    ) {
+        let in_place = sums_in_place(graph, pending);
         // Registers that a node needs, its result included; 0 if it is an operand.
         let mut needed = vec![0; graph.ops.len()];
         let mut most = vec![0; pressure.len()];
@@ -237,7 +245,7 @@ impl Uses {
             let loads = op.children().filter(once).count().saturating_sub(1) as u32;
             let at = &mut most[self.at[n][0] as usize];
             *at = (in_register + loads).max(*at);
-            let is_leaf = op.children().next().is_none();
+            let is_leaf = op.children().next().is_none() || in_place[n];
             needed[n] = if is_leaf || is_rematerializable(op) { 0 } else { in_register.max(1) };
         }
         for (pressure, most) in pressure.iter_mut().zip(most) {
@@ -255,6 +263,23 @@ impl ReusePlan {
         }
         self.runs.push(loads.to_vec());
     }
+}
+
+/// Returns the nodes whose values take the register of an accumulator, to which several products are added.
+fn sums_in_place(graph: &ValueGraph, pending: &[PendingStmt]) -> Vec<bool> {
+    let mut in_place = vec![false; graph.ops.len()];
+    for stmt in pending {
+        let PendingStmt::Set { reg, value, .. } = stmt else { continue };
+        let mut sums = vec![*value];
+        while let Op::Fma(_, _, sum) = graph.op(sums[sums.len() - 1]) {
+            sums.push(sum);
+        }
+        let base = sums.pop().map(|it| graph.op(it));
+        if matches!(base, Some(Op::Reg(of, _)) if of == *reg) {
+            sums.iter().skip(1).for_each(|it| in_place[it.0 as usize] = true);
+        }
+    }
+    in_place
 }
 
 /// Finds stores that stand side by side, and counts registers for their values. Returns how many stand so

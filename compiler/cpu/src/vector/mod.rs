@@ -29,6 +29,7 @@
 //! - An access is in bounds in every lane that is not masked off.
 //! - Later steps do not change the instruction mix; of four strided accesses they make a transposition.
 
+mod accumulate;
 mod affine;
 mod allocate;
 mod build;

@@ -1,19 +1,19 @@
 //! Lowering of stores and updates: element addresses, lane masks, and reductions over lanes.
 
+use super::accumulate::reducing_op;
 use super::affine::{Affine, Coef, LANE};
 use super::allocate::Allocation;
 use super::context::{
     ElementRef, LaneCondition, LaneReduction, Lowering, PredicateCause, RegisterScope,
 };
 use super::cse::PendingStmt;
-use super::expr::vector_op;
 use super::numbering::{self, MaskRef, Op, ValueId};
 use super::tree::{Access, TermKind, Write, literal_bits};
 use super::{
     Address, Base, Count, LaneStride, Linear, Reg, Stmt, Storage, Unsupported, Value, VectorBinary,
     VectorCompare,
 };
-use tvmtune_ir::dag::{BinaryOp, DType, Numerics, Reducer, TensorId};
+use tvmtune_ir::dag::{DType, Numerics, Reducer, TensorId};
 use tvmtune_math::lane::Width;
 
 /// Interleaved accumulators of a reduction over lanes.
@@ -61,47 +61,10 @@ impl<'t> Lowering<'t> {
             true => value,
             false => {
                 let old = self.load_element(target)?;
-                self.accumulate(write, reducer, value, old)
+                self.accumulate(write, reducer, value, old)?
             }
         };
         self.store(&write.target, target, value)
-    }
-
-    /// Computes `reducer(value, old)` for the value of a write; a sum of products is contracted, also of
-    /// products that count under a condition where the program leaves bits open. The program says what a product
-    /// is: functions end in multiplications on some machines.
-    fn accumulate(
-        &mut self,
-        write: &Write,
-        reducer: Reducer,
-        value: ValueId,
-        old: ValueId,
-    ) -> ValueId {
-        let dtype = self.tree.buffers[write.target.tensor.0 as usize].dtype;
-        let is_free = self.tree.nest.numerics == Numerics::Free;
-        let term = match &write.value.kind {
-            TermKind::Select(parts) if is_free => &parts[1].kind,
-            term => term,
-        };
-        let contracts = reducer == Reducer::Sum
-            && matches!(term, TermKind::Binary(BinaryOp::Mul, ..))
-            && (dtype != DType::F64 || is_free);
-        let sum = if contracts { self.add_product(value, old) } else { None };
-        sum.unwrap_or_else(|| self.combine(reducer, dtype, value, old))
-    }
-
-    /// Adds a product of floats, or one that is 0 where a condition fails; `None` if the value is none.
-    fn add_product(&mut self, value: ValueId, old: ValueId) -> Option<ValueId> {
-        let graph = self.graph();
-        match graph.op(value) {
-            Op::Binary(VectorBinary::MulF, a, b) => Some(graph.fma(a, b, old)),
-            Op::Select(condition, then, otherwise) if graph.op(otherwise) == Op::Splat(0) => {
-                let Op::Binary(VectorBinary::MulF, a, b) = graph.op(then) else { return None };
-                let sum = graph.fma(a, b, old);
-                Some(graph.select(condition, sum, old))
-            }
-            _ => None,
-        }
     }
 
     /// Refuses reductions that lanes of this width do not have: of `f32` in lanes of 64 bits, lanes are combined
@@ -115,19 +78,11 @@ impl<'t> Lowering<'t> {
         if refused { Err(Unsupported::Type(dtype)) } else { Ok(()) }
     }
 
-    fn is_float_of_lanes(&self, dtype: DType) -> bool {
+    pub(super) fn is_float_of_lanes(&self, dtype: DType) -> bool {
         match self.simd.width {
             Width::Bits32 => dtype == DType::F32,
             Width::Bits64 => dtype == DType::F64,
         }
-    }
-
-    /// Computes `reducer(value, old)`. `old` is no NaN but in sums, as `reducing_op` returns its second
-    /// operand for NaNs.
-    fn combine(&mut self, reducer: Reducer, dtype: DType, value: ValueId, old: ValueId) -> ValueId {
-        let graph = self.graph();
-        let sum = graph.binary(reducing_op(reducer, dtype), value, old);
-        self.wrap(sum, dtype)
     }
 
     fn load_element(&mut self, target: ElementRef) -> Result<ValueId, Unsupported> {
@@ -197,7 +152,7 @@ impl<'t> Lowering<'t> {
             let is_extreme = matches!(reducer, Reducer::Min | Reducer::Max);
             let value = match is_extreme && self.tree.nest.numerics == Numerics::Fixed {
                 true => self.combine(reducer, dtype, old, value),
-                false => self.accumulate(write, reducer, value, old),
+                false => self.accumulate(write, reducer, value, old)?,
             };
             self.lane_reductions[at].n_vectors += 1;
             return self.set(reg, value, mask);
@@ -457,8 +412,4 @@ impl<'t> Lowering<'t> {
             PredicateCause::Condition => false,
         }
     }
-}
-
-fn reducing_op(reducer: Reducer, dtype: DType) -> VectorBinary {
-    vector_op(reducer.op(), dtype).expect("a type is refused that lacks the operation")
 }

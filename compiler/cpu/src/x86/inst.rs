@@ -153,8 +153,8 @@ pub(super) struct LaneCopy {
 pub(super) enum Inst {
     /// A VEX or EVEX instruction.
     Vector(VectorInst),
-    /// `dst = a * b + c`; at most one source is in memory.
-    Fma { dst: VirtReg, a: Operand, b: Operand, c: Operand },
+    /// `dst = a * b + c`, or `c - a * b`; at most one source is in memory.
+    Fma { dst: VirtReg, negated: bool, a: Operand, b: Operand, c: Operand },
     /// `dst = 0`
     Zero { dst: VirtReg },
     /// A broadcast of an integer, or of its low 32 bits in lanes of these.

@@ -32,6 +32,8 @@ pub(super) struct LaneOps {
     pub round: Opcode,
     /// In the forms 132, 213 and 231.
     pub fma: [Opcode; 3],
+    /// With the product negated, in the same forms.
+    pub fnma: [Opcode; 3],
     pub add: Opcode,
     pub sub: Opcode,
     /// Those of lanes of 64 bits are AVX-512 only, as the next four.
@@ -99,6 +101,7 @@ const WORDS: LaneOps = LaneOps {
     sqrt: op::SQRTPS,
     round: op::ROUNDPS,
     fma: [op::FMADD132PS, op::FMADD213PS, op::FMADD231PS],
+    fnma: [op::FNMADD132PS, op::FNMADD213PS, op::FNMADD231PS],
     add: op::PADDD,
     sub: op::PSUBD,
     mul: op::PMULLD,
@@ -151,6 +154,7 @@ const LONGS: LaneOps = LaneOps {
     sqrt: op::SQRTPD,
     round: op::ROUNDPD,
     fma: [op::FMADD132PD, op::FMADD213PD, op::FMADD231PD],
+    fnma: [op::FNMADD132PD, op::FNMADD213PD, op::FNMADD231PD],
     add: op::PADDQ,
     sub: op::PSUBQ,
     mul: op::PMULLQ,

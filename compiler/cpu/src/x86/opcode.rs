@@ -135,6 +135,10 @@ pub(super) const FMADD132PS: Opcode = rvm(P66, 2, 0x98);
 pub(super) const FMADD213PS: Opcode = rvm(P66, 2, 0xa8);
 /// `reg = vvvv * rm + reg`.
 pub(super) const FMADD231PS: Opcode = rvm(P66, 2, 0xb8);
+// The same with the product negated.
+pub(super) const FNMADD132PS: Opcode = rvm(P66, 2, 0x9c);
+pub(super) const FNMADD213PS: Opcode = rvm(P66, 2, 0xac);
+pub(super) const FNMADD231PS: Opcode = rvm(P66, 2, 0xbc);
 
 // Arithmetic on i32, and bits.
 pub(super) const PADDD: Opcode = rvm(P66, 1, 0xfe);
@@ -239,6 +243,9 @@ pub(super) const ROUNDPD: Opcode = rvm(P66, 3, 0x09).long();
 pub(super) const FMADD132PD: Opcode = rvm(P66, 2, 0x98).wide();
 pub(super) const FMADD213PD: Opcode = rvm(P66, 2, 0xa8).wide();
 pub(super) const FMADD231PD: Opcode = rvm(P66, 2, 0xb8).wide();
+pub(super) const FNMADD132PD: Opcode = rvm(P66, 2, 0x9c).wide();
+pub(super) const FNMADD213PD: Opcode = rvm(P66, 2, 0xac).wide();
+pub(super) const FNMADD231PD: Opcode = rvm(P66, 2, 0xbc).wide();
 pub(super) const PADDQ: Opcode = rvm(P66, 1, 0xd4).long();
 pub(super) const PSUBQ: Opcode = rvm(P66, 1, 0xfb).long();
 /// Products of the low halves of lanes, with signs or without.

@@ -11,6 +11,15 @@ impl Generator<'_> {
         Box::new(self.value(kind, depth))
     }
 
+    /// The negative of a float.
+    fn negative(&self, value: Box<Value>) -> Box<Value> {
+        let sign_bit = match self.simd.width {
+            Width::Bits32 => 1 << 31,
+            Width::Bits64 => 1 << 63,
+        };
+        Box::new(Value::Binary(VectorBinary::Xor, value, Box::new(Value::Splat(sign_bit))))
+    }
+
     pub(super) fn value(&mut self, kind: Kind, depth: u32) -> Value {
         if depth == 0 || self.tape.one_in(4) {
             return self.leaf(kind);
@@ -95,11 +104,12 @@ impl Generator<'_> {
                 let op = self.tape.pick(&BINARY[..n_binary]);
                 Value::Binary(op, self.boxed(Kind::Float, depth), self.boxed(Kind::Float, depth))
             }
-            3 | 4 => Value::Fma(
-                self.boxed(Kind::Float, depth),
-                self.boxed(Kind::Float, depth),
-                self.boxed(Kind::Float, depth),
-            ),
+            3 | 4 => {
+                let [a, b, c] = [(); 3].map(|()| self.boxed(Kind::Float, depth));
+                let a = if self.tape.one_in(3) { self.negative(a) } else { a };
+                let b = if self.tape.one_in(5) { self.negative(b) } else { b };
+                Value::Fma(a, b, c)
+            }
             5 => match self.tape.below(4) {
                 0 if self.converts() => {
                     Value::Unary(VectorUnary::IntToFloat, self.boxed(Kind::Int, depth))

@@ -1,5 +1,6 @@
 //! Math functions against double precision, and the text of vector code.
 
+mod accumulate;
 mod bits;
 mod certain;
 mod guarded;

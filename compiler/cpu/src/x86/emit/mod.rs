@@ -170,7 +170,10 @@ impl Emitter<'_> {
     fn inst(&mut self, at: usize, inst: &Inst) {
         match inst {
             Inst::Vector(it) => self.vector(it),
-            Inst::Fma { dst, a, b, c } => self.fma(*dst, [*a, *b, *c]),
+            Inst::Fma { dst, negated, a, b, c } => {
+                let forms = if *negated { self.ops.fnma } else { self.ops.fma };
+                self.fma(forms, *dst, [*a, *b, *c]);
+            }
             Inst::Zero { dst } => self.zero(*dst),
             Inst::Splat { dst, src } => self.splat(*dst, *src),
             Inst::FirstLane { dst, src } => self.first_lane(*dst, *src),

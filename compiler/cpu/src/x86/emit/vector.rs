@@ -90,12 +90,12 @@ impl Emitter<'_> {
         }
     }
 
-    /// Emits `dst = a * b + c` in the 132, 213 or 231 form that needs the fewest moves.
-    pub(super) fn fma(&mut self, dst: VirtReg, sources: [Operand; 3]) {
+    /// Emits `dst = a * b + c`, or `c - a * b`, in the 132, 213 or 231 form that needs the fewest moves.
+    pub(super) fn fma(&mut self, forms: [Opcode; 3], dst: VirtReg, sources: [Operand; 3]) {
         let [a, b, c] = sources.map(|it| self.operand(&it));
         let dst = self.target_register(dst);
         let width = self.width();
-        let [by_132, by_213, by_231] = self.ops.fma;
+        let [by_132, by_213, by_231] = forms;
         let (op, other, rm) = match (a, b, c) {
             (Rm::Reg(a), Rm::Reg(b), Rm::Reg(c)) if dst == a && dst != c => (by_213, b, Rm::Reg(c)),
             (Rm::Reg(a), Rm::Reg(b), Rm::Reg(c)) if dst == b && dst != c => (by_213, a, Rm::Reg(c)),

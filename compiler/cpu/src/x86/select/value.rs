@@ -315,6 +315,11 @@ impl Selector<'_> {
     }
 
     fn fma(&mut self, a: &Value, b: &Value, c: &Value, dst: VirtReg) {
+        let (a, b, negated) = match (self.negated(a), self.negated(b)) {
+            (Some(a), _) => (a, b, true),
+            (None, Some(b)) => (a, b, true),
+            (None, None) => (a, b, false),
+        };
         // At most one source is folded: a factor rather than the addend, which is often the target's
         // register.
         let folded = [b, a, c].into_iter().find(|it| self.folds(it));
@@ -330,7 +335,20 @@ impl Selector<'_> {
             };
         }
         let [a, b, c] = sources;
-        self.push(Inst::Fma { dst, a, b, c });
+        self.push(Inst::Fma { dst, negated, a, b, c });
+    }
+
+    /// Returns the value of which another is the negative.
+    fn negated<'v>(&self, value: &'v Value) -> Option<&'v Value> {
+        let sign_bit = match self.simd.width {
+            LaneWidth::Bits32 => 1 << 31,
+            LaneWidth::Bits64 => 1 << 63,
+        };
+        match value {
+            Value::Binary(VectorBinary::Xor, x, y) if **y == Value::Splat(sign_bit) => Some(x),
+            Value::Binary(VectorBinary::Xor, x, y) if **x == Value::Splat(sign_bit) => Some(y),
+            _ => None,
+        }
     }
 
     fn select_value(&mut self, condition: &Value, then: &Value, otherwise: &Value, dst: VirtReg) {
