@@ -112,6 +112,50 @@ pub(super) fn permuted_stride(
     (storage == Storage::Word && is_fast).then_some(words)
 }
 
+/// Elements of one byte, a constant number of bytes apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct BytesApart {
+    pub step: u32,
+    /// A bit for each active lane.
+    pub active: u16,
+    /// The first active lane.
+    pub first: u32,
+    /// Bytes from the first active element to the last one, with both.
+    pub span: u32,
+}
+
+/// The greatest number of bytes between elements up to which a load and a shuffle for each 16 of them are faster
+/// than a copy of each; chosen by judgement.
+const MAX_BYTES_APART: u32 = 16;
+/// The fewest bytes that one load takes.
+const MIN_BYTES_LOADED: u32 = 8;
+
+/// Returns how elements of a load are apart, if they are bytes that are loaded together and shuffled to their
+/// lanes.
+pub(super) fn shuffled_bytes(
+    simd: Simd,
+    lanes: LaneStride,
+    storage: Storage,
+    active: ActiveLanes<'_>,
+) -> Option<BytesApart> {
+    let LaneStride::Strided(Count::Const(step)) = lanes else { return None };
+    let step = u32::try_from(step).ok().filter(|it| (2..=MAX_BYTES_APART).contains(it))?;
+    let active = match active {
+        ActiveLanes::All => first_lanes(simd.lanes()),
+        ActiveLanes::Known(bits) => bits & first_lanes(simd.lanes()),
+        ActiveLanes::First(_) | ActiveLanes::Where(_) => return None,
+    };
+    let first = active.trailing_zeros();
+    let last = active.checked_ilog2()?;
+    let span = step * (last - first) + 1;
+    (storage.bytes() == 1 && span >= MIN_BYTES_LOADED).then_some(BytesApart {
+        step,
+        active,
+        first,
+        span,
+    })
+}
+
 /// Returns whether a load is of words in reverse: one load and permutations are faster than a gather.
 pub(super) fn loads_reversed(lanes: LaneStride, storage: Storage, active: ActiveLanes<'_>) -> bool {
     let is_whole = active == ActiveLanes::All;

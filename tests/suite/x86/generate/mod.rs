@@ -452,8 +452,9 @@ impl Generator<'_> {
             0 | 1 => LaneStride::Contiguous,
             2 => LaneStride::Uniform,
             3 if self.tape.one_in(3) => {
-                let words = i64::from(2 + self.tape.below(8));
-                LaneStride::Strided(Count::Const(words * storage.bytes()))
+                let most = if storage.bytes() == 1 { 17 } else { 9 };
+                let elements = i64::from(2 + self.tape.below(most - 1));
+                LaneStride::Strided(Count::Const(elements * storage.bytes()))
             }
             3 if storage.bytes() > 1 => {
                 let bytes = self.bytes();

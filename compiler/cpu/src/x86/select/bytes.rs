@@ -212,7 +212,13 @@ impl Selector<'_> {
         }
     }
 
-    fn byte_inst(&mut self, op: Opcode, a: Option<VirtReg>, b: Operand, width: Width) -> VirtReg {
+    pub(super) fn byte_inst(
+        &mut self,
+        op: Opcode,
+        a: Option<VirtReg>,
+        b: Operand,
+        width: Width,
+    ) -> VirtReg {
         let dst = self.new_vector();
         let inst = VectorInst { dst: Some(dst), a, b: Some(b), ..VectorInst::new(op, width) };
         self.push(Inst::Vector(inst));

@@ -28,12 +28,11 @@ impl Selector<'_> {
     /// Loads contiguous elements; with a mask (AVX-512 only), 0 in lanes masked off.
     pub(super) fn load_packed(
         &mut self,
-        place: MemOperand,
+        b: Operand,
         storage: Storage,
         mask: Option<VirtReg>,
         dst: VirtReg,
     ) {
-        let b = Operand::Mem(place);
         let op = match storage {
             Storage::Word | Storage::Long => self.ops.load,
             Storage::F32 => opcode::CVTPS2PD,

@@ -6,6 +6,7 @@
 use super::super::encode::Width;
 use super::super::induction::{
     ActiveLanes, canonical_lanes, is_gather, is_scatter, loads_reversed, permuted_stride,
+    shuffled_bytes,
 };
 use super::super::inst::{
     Inst, LaneCopy, LaneMask, MemOperand, Operand, StackSlot, VectorInst, VirtReg,
@@ -40,6 +41,11 @@ impl Selector<'_> {
                 false => self.load_every_other(first, active, dst),
             };
         }
+        if let Some(bytes) = shuffled_bytes(self.simd, canonical, storage, active) {
+            let first = self.element_operand(element, storage);
+            let packed = self.load_bytes_apart(first, bytes);
+            return self.load_packed(Operand::Reg(packed), storage, None, dst);
+        }
         match (canonical, self.mask_register(active)) {
             (LaneStride::Uniform, None) => {
                 let place = self.element_operand(element, storage);
@@ -51,7 +57,7 @@ impl Selector<'_> {
             }
             (LaneStride::Contiguous, mask) if self.is_avx512() || mask.is_none() => {
                 let place = self.element_operand(element, storage);
-                self.load_packed(place, storage, mask, dst);
+                self.load_packed(Operand::Mem(place), storage, mask, dst);
             }
             (LaneStride::Contiguous, Some(mask)) if is_of_lanes => {
                 let b = Operand::Mem(self.element_operand(element, storage));
@@ -70,7 +76,8 @@ impl Selector<'_> {
             (lanes, mask) => {
                 let place = self.element_operand(element, storage);
                 let packed = self.copy_lanes(place, (lanes, storage), mask, false);
-                self.load_packed(MemOperand::frame(packed), storage, None, dst);
+                let packed = Operand::Mem(MemOperand::frame(packed));
+                self.load_packed(packed, storage, None, dst);
             }
         }
     }

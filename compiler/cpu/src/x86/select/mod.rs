@@ -19,6 +19,7 @@ mod mask;
 mod memory;
 mod pointer;
 mod strided;
+mod strided_bytes;
 mod transpose;
 mod value;
 
