@@ -207,7 +207,7 @@ impl<'t> Lowering<'t> {
     }
 
     /// Returns the range of a variable, of the tree or of the vector code.
-    fn range(&self, var: VarId) -> Interval {
+    pub(super) fn range(&self, var: VarId) -> Interval {
         if var == LANE {
             return Interval { lo: 0, hi: self.lanes() - 1 };
         }
@@ -219,6 +219,12 @@ impl<'t> Lowering<'t> {
                 None => self.tree.vars[at].range,
             },
         }
+    }
+
+    /// Sets the range of a variable of the vector code.
+    pub(super) fn set_range(&mut self, var: VarId, range: Interval) {
+        let at = var.0 as usize - self.tree.vars.len();
+        self.vars[at].0 = range;
     }
 
     pub(super) fn interval(&self, form: &Affine) -> Interval {

@@ -159,10 +159,13 @@ impl<'t> Lowering<'t> {
                 true => Affine::dims(range.start.clone()),
                 false => Affine::var(var),
             };
+            let whole = this.narrow(var, range);
             this.range_body(loop_, range, value, &mut |this| match loop_.body.as_slice() {
                 [node @ Node::Loop(_)] if !inner.is_empty() => this.parallel_loops(node, inner),
                 body => this.nodes(body),
-            })
+            })?;
+            this.set_range(var, whole);
+            Ok(())
         };
         let end = range.start.clone() + range.count.clone();
         let behind = self.tree.var(loop_.var).extent.clone() - end.clone();
@@ -177,6 +180,15 @@ impl<'t> Lowering<'t> {
         self.flush();
         self.block().stmts.push(Stmt::If { value, bound, then, otherwise });
         Ok(())
+    }
+
+    /// Narrows a task's variable to a range that is known; returns the range that it had.
+    fn narrow(&mut self, var: VarId, range: &IterRange) -> Interval {
+        let whole = self.range(var);
+        if let (Some(lo), Some(n @ 1..)) = (range.start.as_constant(), range.count.as_constant()) {
+            self.set_range(var, Interval { lo, hi: lo + n - 1 });
+        }
+        whole
     }
 
     pub(super) fn nodes(&mut self, nodes: &'t [Node]) -> Result<(), Unsupported> {

@@ -7,8 +7,9 @@
 //! ```
 //!
 //! In: a loop of known extent. Out: the iterations from which on a choice is another, at which
-//! [`super::partition`] splits it. Where loops inside are written out, a choice by their variables as well is
-//! open for a few iterations, before and after which it is known.
+//! [`super::partition`] splits it. A choice by the variables of loops inside as well is open for a few
+//! iterations, before and after which it is known: so the first and the last tasks of a phase have the borders
+//! of an image.
 //!
 //! # Source
 //!
@@ -18,7 +19,7 @@ use super::Unsupported;
 use super::affine::{Affine, Coef, LANE};
 use super::choices::Comparison;
 use super::context::Lowering;
-use super::tree::{Loop, LoopMode};
+use super::tree::{Loop, LoopMode, Node};
 use super::unswitch::n_vectors;
 use tvmtune_ir::dag::CompareOp;
 use tvmtune_ir::poly::{Interval, VarId};
@@ -42,14 +43,20 @@ impl Lowering<'_> {
         let extent = self.tree.var(loop_.var).extent.as_constant();
         let Some(extent) = extent.filter(|it| *it >= MIN_EXTENT) else { return Ok(Vec::new()) };
         // Each part is another copy of the body.
-        let n_vectors = n_vectors(&loop_.body, self.lanes()).filter(|it| *it <= MAX_VECTORS);
-        let Some(n_vectors) = n_vectors.filter(|_| loop_.kind == LoopMode::Serial) else {
-            return Ok(Vec::new());
+        let n_vectors = match (loop_.kind, n_vectors(&loop_.body, self.lanes())) {
+            (LoopMode::Serial, Some(n)) if n <= MAX_VECTORS => n,
+            (LoopMode::Serial, None) | (LoopMode::Parallel, _) => {
+                match n_vectors_of_code(&loop_.body, self.lanes()) {
+                    n if n <= MAX_SPLIT_VECTORS => n,
+                    _ => return Ok(Vec::new()),
+                }
+            }
+            _ => return Ok(Vec::new()),
         };
         let mut points = Vec::new();
         for Comparison { op, mut form } in self.open_choices(loop_)? {
             let Some(Coef::Const(step)) = form.take(loop_.var) else { continue };
-            if !self.is_written_out(&form) {
+            if !self.is_of_loops_inside(&form) {
                 continue;
             }
             // Between the turns for the least and the greatest value, iterations of the loops inside differ.
@@ -69,14 +76,23 @@ impl Lowering<'_> {
         Ok(points)
     }
 
-    /// Returns whether a form depends on nothing but loops inside, all of which are written out.
-    fn is_written_out(&self, form: &Affine) -> bool {
+    /// Returns whether a form depends on nothing but loops inside.
+    fn is_of_loops_inside(&self, form: &Affine) -> bool {
         let n_vars = self.tree.vars.len();
         let is_inside = |(var, coefficient): &(VarId, Coef)| {
             *var != LANE && (var.0 as usize) < n_vars && matches!(coefficient, Coef::Const(_))
         };
         form.dims.is_zero() && form.terms.iter().all(is_inside)
     }
+}
+
+/// Counts the vectors that the code of loop bodies stores, where loops that are not written out are there once.
+fn n_vectors_of_code(nodes: &[Node], lanes: i64) -> i64 {
+    let of_node = |node: &Node| match n_vectors(std::slice::from_ref(node), lanes) {
+        Some(n) => n,
+        None => n_vectors_of_code(node.body(), lanes),
+    };
+    nodes.iter().map(of_node).fold(0, i64::saturating_add)
 }
 
 /// Compares a number with 0; equality turns twice, and its iteration is not peeled.

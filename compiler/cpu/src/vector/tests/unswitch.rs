@@ -38,7 +38,7 @@ fn a_loop_has_one_copy_for_each_outcome_of_a_choice_by_the_task() {
             t1[192*v3 + 64*v5].n = select(lanes 0b1111111111111110, t0[480*v3 + 160*v5 + -964].+8{lanes 0b1111111111111110}, 7.0)
         else
           loop v6 in 0..3
-            t1[192*v3 + 64*v6].n = 7.0
+            t1[64*v6 + 2112].n = 7.0
     ");
 }
 
@@ -69,6 +69,43 @@ fn choices_taken_out_of_loops_are_those_of_the_program() {
             })
         }";
     check_scheduled(both, &[numbers(&[6, 5, 16])], &|dag, _| in_tasks(dag));
+}
+
+/// A schedule in which tasks are so many rows, and 16 elements of the last axis are vectors.
+fn in_blocks_of_rows(dag: &Dag, rows: u64) -> Schedule {
+    let (mut schedule, stage) = (Schedule::new(dag), StageId(0));
+    let blocks = schedule.split(stage, A[1], &[rows]).unwrap();
+    let parts = schedule.split(stage, A[2], &[16]).unwrap();
+    schedule.annotate(stage, A[0], LoopKind::Parallel).unwrap();
+    schedule.annotate(stage, blocks[0], LoopKind::Parallel).unwrap();
+    schedule.annotate(stage, parts[1], LoopKind::Vectorized).unwrap();
+    schedule
+}
+
+#[test]
+fn only_the_tasks_at_the_borders_of_an_image_have_them() {
+    let x = Array::whole_numbers(DType::F32, &[2, 20, 30], 3);
+    let padded = |index: &str| {
+        format!(
+            "#[autotune]
+             fn f(x: Tensor<f32, 2, 20, 30>) -> Tensor<f32, 2, 24, 34> {{
+                 compute(|c, y, p| {index})
+             }}"
+        )
+    };
+    for index in [
+        "x[[c, (y - 2).clamp(0, 19), (p - 2).clamp(0, 29)]]",
+        "x[[c, 19 - (19 - (y - 2).abs()).abs(), 29 - (29 - (p - 2).abs()).abs()]]",
+        "x.get([c, y - 2, p - 2]).unwrap_or(1.0)",
+    ] {
+        // Blocks that divide the rows, and ones the last of which is shorter.
+        for rows in [1, 4, 6, 5, 24] {
+            let scheduled = |dag: &Dag| in_blocks_of_rows(dag, rows);
+            check_scheduled(&padded(index), std::slice::from_ref(&x), &|dag, _| scheduled(dag));
+            let kernel = kernel(&scheduled(&program(&padded(index))), Isa::Avx512).to_string();
+            assert!(!kernel.contains("index("), "{rows}, {index}: {kernel}");
+        }
+    }
 }
 
 #[test]

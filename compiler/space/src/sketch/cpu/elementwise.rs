@@ -2,16 +2,19 @@
 //! for the threads, vectors inside.
 //!
 //! ```text
-//! parallel others, f_0
-//!   for f_1
-//!     vectorized f_2:  c[f] = g(a[f], b[f])        -- f: the axes along which all tensors are contiguous
+//! parallel others, r_0, f_0
+//!   for r_1                                        -- r: rows that are shorter than a task should be
+//!     for f_1
+//!       vectorized f_2:  c[f] = g(a[f], b[f])        -- f: the axes along which all tensors are contiguous
 //! ```
+
+use std::collections::BTreeSet;
 
 use super::{LONG_TASKS_PER_THREAD, hoist_invariant};
 use crate::sketch::layout::{WORD_BYTES, block_sizes};
 use crate::sketch::{Builder, DecisionKind, Factor, Result, Rows, Template, TemplateKind};
 use tvmtune_ir::dag::access::Access;
-use tvmtune_ir::dag::{Compute, Expr};
+use tvmtune_ir::dag::{Compute, Expr, TensorId};
 use tvmtune_ir::poly::VarId;
 use tvmtune_ir::size::Size;
 use tvmtune_schedule::{AxisId, LoopKind, StageId};
@@ -38,7 +41,8 @@ fn schedule(b: &mut Builder, rows: &Rows) -> Result<()> {
     let name = b.stage_name(root).to_owned();
     let extents = b.extents(root);
     let accesses = b.accesses(root);
-    let bytes_each = WORD_BYTES * (accesses.len() as u64 + 1);
+    let tensors: BTreeSet<TensorId> = accesses.iter().map(|it| it.tensor).collect();
+    let bytes_each = WORD_BYTES * (tensors.len() as u64 + 1);
     let Some(last) = extents.len().checked_sub(1) else { return Ok(()) };
     let compute = b.compute(root).clone();
 
@@ -66,15 +70,21 @@ fn schedule(b: &mut Builder, rows: &Rows) -> Result<()> {
     let wanted = u64::from(b.cpu().threads) * LONG_TASKS_PER_THREAD;
     let cached = TASK_BYTES.div_ceil(bytes_each * tile).max(1);
     let share = (n_tiles * n_rows).div_ceil(wanted).max(1);
-    let block = cached.min(share).min(n_tiles);
+    let tiles_of_task = cached.min(share);
+    let block = tiles_of_task.min(n_tiles);
     let (kind, options) = (DecisionKind::Outer, block_sizes(n_tiles));
     let outer = b.decide_in(b.group_of(inner), format!("{name} block"), kind, &options, block);
     let parts = b.split(root, flat, &[Factor::Open(outer), Factor::Open(inner)])?;
-    if let Some(axis) = transposed {
-        tile_transposed(b, root, axis, &parts, &name)?;
+    match (transposed, flat_from.checked_sub(1)) {
+        (Some(axis), _) => tile_transposed(b, root, axis, &parts, &name)?,
+        (None, Some(axis)) if block == n_tiles => {
+            block_rows(b, root, AxisId(axis as u32), &parts, tiles_of_task / n_tiles)?;
+        }
+        _ => {}
     }
     let order = b.schedule.stage(root).order.clone();
-    b.annotate_all(root, order.iter().take_while(|it| **it != parts[1]), LoopKind::Parallel)?;
+    let n_parallel = order.iter().position(|it| *it == parts[0]).map_or(0, |it| it + 1);
+    b.annotate_all(root, &order[..n_parallel], LoopKind::Parallel)?;
     b.annotate(root, parts[2], LoopKind::Vectorized)?;
     b.note_template(TemplateKind::Flat, root);
     Ok(())
@@ -112,6 +122,30 @@ fn phases(compute: &Compute, from: usize) -> Option<u64> {
     let extents = compute.axes[from..].iter().map(|it| it.extent.as_constant());
     let n: i64 = extents.collect::<Option<Vec<i64>>>()?.iter().product();
     (from > 0 && INTERLEAVED.contains(&n)).then_some(n.unsigned_abs())
+}
+
+/// Lets a task have several rows that are shorter than it should be: they are iterations of a loop, in which
+/// choices by their index are known but for a few at its ends.
+fn block_rows(
+    b: &mut Builder,
+    root: StageId,
+    axis: AxisId,
+    parts: &[AxisId],
+    most: u64,
+) -> Result<()> {
+    let extent = b.extent(root, axis);
+    let most = most.clamp(1, extent);
+    // Parts of equal length have one loop.
+    let equal = (most.div_ceil(2)..=most).rev().find(|it| extent.is_multiple_of(*it));
+    let name = format!("{} rows", b.stage_name(root));
+    let options = block_sizes(extent);
+    let decision = b.decide(name, DecisionKind::Outer, &options, equal.unwrap_or(most));
+    let blocks = b.split(root, axis, &[Factor::Open(decision)])?;
+    let mut order = b.schedule.stage(root).order.clone();
+    order.retain(|it| *it != blocks[1]);
+    let at = order.iter().position(|it| *it == parts[1]).unwrap_or(order.len());
+    order.insert(at, blocks[1]);
+    b.reorder(root, order)
 }
 
 /// Tiles the axis along which a read is contiguous, so that whole cache lines are used.
