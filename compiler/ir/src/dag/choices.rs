@@ -3,6 +3,7 @@
 //! ```text
 //! x[if p == 0 { 1 } else { p - 1 }]    =>   if p == 0 { x[1] } else { x[p - 1] }
 //! x[max(p - 1, 0)]                     =>   if p - 1 < 0 { x[0] } else { x[p - 1] }
+//! x[(p + 37) % 64]                     =>   if p + 37 < 64 { x[p + 37] } else { x[p - 27] }
 //! ```
 //!
 //! Each read is then of an affine index: loops are split where the condition changes, and vectors are loaded
@@ -15,6 +16,11 @@ use crate::poly::{Atom, Facts, Poly};
 
 /// A read becomes this many at most: a border on both sides of two axes takes nine.
 const MAX_READS: usize = 16;
+
+/// The shortest row around which an index wraps, by judgement: shorter periods are phases of vectors.
+const MIN_WRAPPED: i64 = 8;
+/// Times that an index wraps, at most: rows with a border on both sides wrap twice.
+const MAX_WRAPS: i64 = 2;
 
 /// Returns the expression with choices between reads, where each is proven to be in bounds; `None` if nothing
 /// changes.
@@ -142,9 +148,11 @@ fn choice(value: &Expr, facts: &Facts) -> Option<Choice> {
     }
 }
 
-/// Returns the choice that a minimum or maximum in an index makes.
+/// Returns the choice that a minimum, a maximum or a remainder in an index makes.
 fn of_poly(poly: Poly, facts: &Facts) -> Choice {
-    let Some(atom) = poly.innermost_choice() else { return Choice::One(poly) };
+    let Some(atom) = poly.innermost_choice() else {
+        return of_remainder(&poly, facts).unwrap_or(Choice::One(poly));
+    };
     let (least, most, a, b) = match &atom {
         Atom::Min(a, b) => (a, b, a, b),
         Atom::Max(a, b) => (b, a, a, b),
@@ -156,6 +164,34 @@ fn of_poly(poly: Poly, facts: &Facts) -> Choice {
     };
     let condition = at_most(Poly::clone(least), Poly::clone(most));
     Choice::Of { condition, then: with(a), otherwise: with(b) }
+}
+
+/// Returns the choice that a remainder makes whose quotient has two or three values.
+fn of_remainder(poly: &Poly, facts: &Facts) -> Option<Choice> {
+    let wrapped = |atom: &Atom| {
+        let Atom::Mod(a, b) = atom else { return None };
+        let (b, range) = (b.as_constant().filter(|it| *it >= MIN_WRAPPED)?, a.interval(facts));
+        let quotients = (range.lo >= 0).then_some((range.lo / b, range.hi / b))?;
+        (1..=MAX_WRAPS).contains(&(quotients.1 - quotients.0)).then_some((a.clone(), b, quotients))
+    };
+    let (a, b, (least, most)) = poly.terms().flat_map(|it| it.0).find_map(wrapped)?;
+    let divisor = Poly::constant(b);
+    let with = |quotient: i64| {
+        let replace = |it: &Atom| match it {
+            Atom::Mod(x, y) if *x == a && **y == divisor => {
+                Some(Poly::clone(&a) - Poly::constant(quotient * b))
+            }
+            Atom::Div(x, y) if *x == a && **y == divisor => Some(Poly::constant(quotient)),
+            _ => None,
+        };
+        Expr::Index(poly.substitute(&replace, facts))
+    };
+    let is_at_most =
+        |quotient: i64| at_most(Poly::clone(&a), Poly::constant((quotient + 1) * b - 1));
+    let last = (least + 1..most)
+        .rev()
+        .fold(with(most), |otherwise, it| is_at_most(it).select(with(it), otherwise));
+    Some(Choice::Of { condition: is_at_most(least), then: with(least), otherwise: last })
 }
 
 fn at_most(a: Poly, b: Poly) -> Expr {
@@ -209,6 +245,20 @@ mod tests {
         insta::assert_snapshot!(body("H = 1..=56", "(y - 1).clamp(0, H - 1)"), @"select(le(index(0), index(v0 - 1)), select(le(index(v0 - 1), index(d0 - 1)), t0[v0 - 1], t0[d0 - 1]), t0[0])");
         insta::assert_snapshot!(body("H = 56", "max(y - 1, 0) / 2 + 1"), @"select(le(index(0), index(v0 - 1)), t0[((v0 + 1)/(2))], t0[1])");
         insta::assert_snapshot!(body("H = 56", "abs(y - 1).min(H - 1)"), @"select(le(index(0), index(v0 - 1)), select(le(index(v0 - 1), index(55)), t0[v0 - 1], t0[55]), t0[-v0 + 1])");
+    }
+
+    #[test]
+    fn indices_that_wrap_are_choices_between_reads() {
+        insta::assert_snapshot!(body("H = 56", "(y + 20) % H"), @"select(le(index(v0 + 20), index(55)), t0[v0 + 20], t0[v0 - 36])");
+        insta::assert_snapshot!(body("H = 56", "(y + H - 1) % H"), @"select(le(index(v0 + 55), index(55)), t0[v0 + 55], select(le(index(v0 + 55), index(111)), t0[v0 - 1], t0[v0 - 57]))");
+        // Of a dynamic row, and many times around a short one.
+        for (dims, subscript) in [
+            ("H = 9..=56", "(y + H - 1) % H"),
+            ("H = 56", "y % 8 + y / 8"),
+            ("H = 12", "(y + 1) % 7"),
+        ] {
+            assert_eq!(body(dims, subscript).matches("t0[").count(), 1, "{subscript}");
+        }
     }
 
     #[test]

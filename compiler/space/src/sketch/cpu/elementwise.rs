@@ -15,7 +15,7 @@ use crate::sketch::layout::{WORD_BYTES, block_sizes};
 use crate::sketch::{Builder, DecisionKind, Factor, Result, Rows, Template, TemplateKind};
 use tvmtune_ir::dag::access::Access;
 use tvmtune_ir::dag::{Compute, Expr, TensorId};
-use tvmtune_ir::poly::VarId;
+use tvmtune_ir::poly::{Poly, VarId};
 use tvmtune_ir::size::Size;
 use tvmtune_schedule::{AxisId, LoopKind, StageId};
 
@@ -90,11 +90,15 @@ fn schedule(b: &mut Builder, rows: &Rows) -> Result<()> {
     Ok(())
 }
 
-/// Returns whether some read is contiguous along `axis` and not along the last one.
+/// Returns whether some read is contiguous along `axis`, the one way or the other, and not along the last one.
 fn is_transposed(accesses: &[Access], axis: usize, last: usize) -> bool {
+    let is_contiguous = |it: &Access, axis: usize| {
+        let stride = it.strides[axis].as_ref().and_then(Poly::as_constant);
+        stride.is_some_and(|it| it.unsigned_abs() == 1)
+    };
     accesses
         .iter()
-        .any(|it| it.is_contiguous(axis) && it.depends_on(last) && !it.is_contiguous(last))
+        .any(|it| is_contiguous(it, axis) && it.depends_on(last) && !is_contiguous(it, last))
 }
 
 /// Returns whether an axis and the next one are one contiguous run of all tensors.

@@ -27,6 +27,8 @@ const MAX_SLOWDOWN: f64 = 2.5;
 
 /// A copy may have this many times the elements of its operand; chosen by measurement.
 const MAX_COPY_GROWTH: u64 = 2;
+/// Operands that are copied, at most: the parts of two complex numbers; chosen by judgement.
+const MAX_COPIES: usize = 4;
 /// Reads of an element that are worth a copy; chosen by measurement.
 const MIN_COPY_REUSE: u64 = 16;
 /// Lengths of a tile's row by which rows are far apart; chosen by measurement.
@@ -108,12 +110,12 @@ fn variants_along(b: &Builder, anchor: StageId, vector: usize) -> Vec<TileVarian
         }
     }
     if scattered.len() > 1 {
-        // One operand is copied at most: real and imaginary parts that alternate are read in place.
+        // Real and imaginary parts that alternate are read in place.
         scattered.retain(|it| !it.1.is_every_other(vector));
     }
     let has_two_layouts =
         |it: &Padded| padded.iter().any(|a| a.tensor == it.tensor && a.stride != it.stride);
-    if scattered.len() > 1 || padded.iter().any(has_two_layouts) {
+    if scattered.len() > MAX_COPIES || padded.iter().any(has_two_layouts) {
         return Vec::new();
     }
     let (row, windows, tile) = tile(b, (&accesses, &extents), compute.n_spatial, vector);
@@ -125,7 +127,7 @@ fn variants_along(b: &Builder, anchor: StageId, vector: usize) -> Vec<TileVarian
         vector,
         row,
         packed,
-        copied: None,
+        copied: Vec::new(),
         padded,
         sharing,
         tile,
@@ -142,26 +144,34 @@ fn variants_along(b: &Builder, anchor: StageId, vector: usize) -> Vec<TileVarian
             variant.packed.push((access.tensor, dim));
         }
     }
-    let with_copy = |copied| {
-        let cost = cost(b, anchor, &TileVariant { copied, ..variant.clone() });
-        TileVariant { copied, cost, ..variant.clone() }
+    let with_copies = |copied: Vec<OperandCopy>| {
+        let variant = TileVariant { copied, ..variant.clone() };
+        TileVariant { cost: cost(b, anchor, &variant), ..variant }
     };
     let in_rows = accesses.iter().position(|it| is_read_in_rows(b, it, &variant, &extents));
     let must = !scattered.is_empty();
-    let wanted = scattered.first().map(|it| it.0).or(in_rows.map(|it| it as u32));
-    let Some(number) = wanted else { return vec![with_copy(None)] };
-    // The copy's dimensions are the axes on which the read depends.
-    let access = &accesses[number as usize];
-    let dim = (0..vector).filter(|it| access.depends_on(*it)).count();
+    let wanted: Vec<u32> = match must {
+        true => scattered.iter().map(|it| it.0).collect(),
+        false => in_rows.map(|it| it as u32).into_iter().collect(),
+    };
+    if wanted.is_empty() {
+        return vec![with_copies(Vec::new())];
+    }
+    let copy = |read: u32, scope| {
+        // The copy's dimensions are the axes on which the read depends.
+        let access = &accesses[read as usize];
+        let dim = (0..vector).filter(|it| access.depends_on(*it)).count();
+        OperandCopy { read, dim, scope }
+    };
     let copies = [CopyScope::Panel, CopyScope::Whole]
-        .map(|scope| with_copy(Some(OperandCopy { read: number, dim, scope })));
-    copies.into_iter().chain((!must).then(|| with_copy(None))).collect()
+        .map(|scope| with_copies(wanted.iter().map(|it| copy(*it, scope)).collect()));
+    copies.into_iter().chain((!must).then(|| with_copies(Vec::new()))).collect()
 }
 
 /// Returns the variant whose reduction runs block by block, where it has several blocks, and several
 /// tiles read each.
 fn blocked(b: &Builder, anchor: StageId, variant: &TileVariant) -> Option<TileVariant> {
-    if variant.copied.is_some_and(|it| it.scope == CopyScope::Panel) || !variant.padded.is_empty() {
+    if variant.copy_scope() == Some(CopyScope::Panel) || !variant.padded.is_empty() {
         return None;
     }
     let (compute, extents) = (b.compute(anchor), b.extents(anchor));
@@ -341,8 +351,8 @@ fn cost(b: &Builder, anchor: StageId, variant: &TileVariant) -> f64 {
         }
         let elements = access.footprint(&extents) as f64;
         let rows = variant.row.map_or(1, |it| extents[it]) as f64;
-        match variant.copied {
-            Some(copy) if copy.read as usize == number => {
+        match variant.copied.iter().find(|it| it.read as usize == number) {
+            Some(copy) => {
                 let one = match access.is_contiguous(variant.vector) {
                     true => cost_of::CONTIGUOUS_ELEMENT,
                     false => cost_of::STRIDED_ELEMENT,
@@ -357,7 +367,7 @@ fn cost(b: &Builder, anchor: StageId, variant: &TileVariant) -> f64 {
                         }
                     };
             }
-            _ if is_read_in_rows(b, &access, variant, &extents) => {
+            None if is_read_in_rows(b, &access, variant, &extents) => {
                 let is_cached = access.footprint(&extents) * WORD_BYTES <= b.cpu().l2_bytes;
                 let one = match is_cached {
                     true => cost_of::ROW_ELEMENT_IN_L2,
@@ -365,13 +375,13 @@ fn cost(b: &Builder, anchor: StageId, variant: &TileVariant) -> f64 {
                 };
                 cycles += elements * (rows / variant.tile.rows as f64) * one;
             }
-            _ if variant.is_strided(access.tensor) => {
+            None if variant.is_strided(access.tensor) => {
                 cycles += elements * cost_of::STRIDED_ELEMENT;
             }
-            _ => {}
+            None => {}
         }
     }
-    if variant.copied.is_some_and(|it| it.scope == CopyScope::Whole) {
+    if variant.copy_scope() == Some(CopyScope::Whole) {
         cycles += cost_of::PHASE;
     }
     cycles

@@ -57,7 +57,7 @@ pub(super) fn is_tiled(b: &Builder, stage: StageId) -> bool {
         None => true,
         Some(in_rows) => {
             let is_reused = b.has_reuse(stage) || reads_again(b, stage);
-            is_reused && (best.copied.is_none() || best.cost <= in_rows)
+            is_reused && (best.copied.is_empty() || best.cost <= in_rows)
         }
     }
 }

@@ -70,10 +70,10 @@ pub(super) fn register_tile(b: &mut Builder, group: Tiled, variant: &TileVariant
     let name = b.stage_name(root).to_owned();
     hoist_invariant::to_phases(b, root)?;
     let anchor = if root == anchor { b.apply(|it| it.cache_write(anchor))? } else { anchor };
-    let copied = match variant.copied {
-        Some(copy) => Some((b.apply(|it| it.cache_operand(anchor, copy.read))?, copy)),
-        None => None,
-    };
+    let mut copied = Vec::new();
+    for copy in &variant.copied {
+        copied.push((b.apply(|it| it.cache_operand(anchor, copy.read))?, *copy));
+    }
     let mut padded = Vec::new();
     for it in &variant.padded {
         match b.apply(|schedule| schedule.cache_padded(it.tensor, anchor)) {
@@ -85,7 +85,8 @@ pub(super) fn register_tile(b: &mut Builder, group: Tiled, variant: &TileVariant
     }
     pack_accumulators(b, anchor, variant)?;
     let loops = split_root(b, root, anchor, variant, &name)?;
-    let panel = copied.filter(|it| it.1.scope == CopyScope::Panel).map(|it| it.0);
+    let panels = copied.iter().filter(|it| it.1.scope == CopyScope::Panel);
+    let panels: Vec<StageId> = panels.map(|it| it.0).collect();
     let group = Tiled { root, anchor };
     match variant.block {
         Some(block) => {
@@ -94,8 +95,8 @@ pub(super) fn register_tile(b: &mut Builder, group: Tiled, variant: &TileVariant
             blocked_reduction::reduce(b, anchor, (variant, block), (&loops, unrolled), &name)?;
         }
         None => {
-            order_root(b, group, &loops, panel, &name)?;
-            if panel.is_none() {
+            order_root(b, group, &loops, &panels, &name)?;
+            if panels.is_empty() {
                 prefetch_panels(b, group, variant, &loops, &name)?;
             }
             reduce_in_registers(b, anchor, variant, &name)?;
@@ -107,7 +108,7 @@ pub(super) fn register_tile(b: &mut Builder, group: Tiled, variant: &TileVariant
     for (stage, stride) in padded {
         copies::place_padded(b, stage, stride, root, &loops.copies)?;
     }
-    if let Some((stage, copy)) = copied {
+    for (stage, copy) in copied {
         copies::place_copy(b, stage, copy, loops.copies.vector_tile)?;
     }
     b.note_template_as(TemplateKind::Tile, root, &label(b, root, variant));
@@ -126,7 +127,7 @@ fn pack_accumulators(b: &mut Builder, anchor: StageId, variant: &TileVariant) ->
 }
 
 fn label(b: &Builder, root: StageId, variant: &TileVariant) -> String {
-    let copied = match variant.copied.map(|it| it.scope) {
+    let copied = match variant.copy_scope() {
         Some(CopyScope::Panel) => " panel",
         Some(CopyScope::Whole) => " copy",
         None => "",
@@ -203,12 +204,12 @@ fn tile_factors(
     [Factor::Open(outer), Factor::Open(inner)]
 }
 
-/// Opens the order of the loops, and places the reduction and a panel.
+/// Opens the order of the loops, and places the reduction and panels.
 fn order_root(
     b: &mut Builder,
     group: Tiled,
     loops: &Loops,
-    panel: Option<StageId>,
+    panels: &[StageId],
     name: &str,
 ) -> Result<()> {
     let Tiled { root, anchor } = group;
@@ -217,7 +218,7 @@ fn order_root(
     let rows = |order: &[(Middle, AxisId)]| position(order, Middle::Rows);
     let mut orders = permutations(&loops.middle);
     // A panel is copied for each column of tiles, and must serve all rows in it.
-    orders.retain(|it| panel.is_none() || vectors(it) == Some(0));
+    orders.retain(|it| panels.is_empty() || vectors(it) == Some(0));
     // First the order in which operands of the vectorized axis stay in the cache.
     orders.sort_by_key(|it| (vectors(it), rows(it).map(std::cmp::Reverse)));
     let list = |order: &Vec<(Middle, AxisId)>| {
@@ -227,8 +228,8 @@ fn order_root(
         let last = order.last().expect("the vectorized axis has a loop here").1;
         let mut list = vec![Instruction::Reorder { stage: root, order: all }];
         list.push(Instruction::ComputeAt { stage: anchor, consumer: root, axis: last });
-        list.extend(panel.map(|stage| Instruction::ComputeAt {
-            stage,
+        list.extend(panels.iter().map(|stage| Instruction::ComputeAt {
+            stage: *stage,
             consumer: root,
             axis: order[0].1,
         }));

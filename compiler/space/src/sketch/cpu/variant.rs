@@ -16,8 +16,8 @@ pub(super) struct TileVariant {
     pub(super) row: Option<usize>,
     /// Weights to pack so that the vectorized axis comes last, with the dimension it indexes.
     pub(super) packed: Vec<(TensorId, usize)>,
-    /// The operand that is copied.
-    pub(super) copied: Option<OperandCopy>,
+    /// The operands that are copied, all in the same scope.
+    pub(super) copied: Vec<OperandCopy>,
     /// Padded copies of operands that padding makes conditional.
     pub(super) padded: Vec<Padded>,
     pub(super) sharing: Sharing,
@@ -109,6 +109,11 @@ impl TileVariant {
     /// unrolled, so that offsets into the copy are constants.
     pub(super) fn stride(&self) -> u64 {
         self.padded.iter().map(|it| it.stride).max().unwrap_or(1)
+    }
+
+    /// Returns the parts of operands that are copied at once; `None` if none is.
+    pub(super) fn copy_scope(&self) -> Option<CopyScope> {
+        self.copied.first().map(|it| it.scope)
     }
 
     /// Returns the last of the axes that are neither vectorized nor unrolled.
