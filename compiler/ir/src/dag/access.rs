@@ -246,7 +246,7 @@ fn data_dependent_strides(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dag::{ComputeAxis, Reducer};
+    use crate::dag::{CompareOp, ComputeAxis, Reducer};
 
     const X: TensorId = TensorId(0);
     const W: TensorId = TensorId(1);
@@ -313,6 +313,26 @@ mod tests {
         let steps = (var(0) * 6).modulo(&Poly::constant(4), &Facts::default());
         let (compute, _) = analyzed(Expr::read(X, [steps, var(1)]), [&[4, 6], &[]]);
         assert_eq!(period(&compute, 0, 8), 2);
+    }
+
+    #[test]
+    fn reads_are_repeated_where_one_before_is_of_the_same_element_and_always_evaluated() {
+        let x = |column: Poly| Expr::read(X, [var(0), column]);
+        let sum = |a: Expr, b: Expr| a.binary(BinaryOp::Add, b);
+        let chosen = |then: Expr, otherwise: Expr| {
+            let condition = Expr::Index(var(0)).compare(CompareOp::Lt, Expr::Index(var(1)));
+            condition.select(then, otherwise)
+        };
+        let repeated = |body: Expr| -> Vec<bool> {
+            let (_, accesses) = analyzed(body, [&[4, 6], &[4, 6]]);
+            accesses.iter().map(|it| it.repeated).collect()
+        };
+        let k = || x(var(2));
+        assert_eq!(repeated(sum(sum(k(), k()), x(var(1)))), [false, true, false]);
+        assert_eq!(repeated(sum(k(), Expr::read(W, [var(0), var(2)]))), [false, false]);
+        // A branch may not be taken.
+        assert_eq!(repeated(sum(chosen(k(), x(var(1))), k())), [false, false, false]);
+        assert_eq!(repeated(sum(k(), chosen(k(), x(var(1))))), [false, true, false]);
     }
 
     #[test]

@@ -244,6 +244,7 @@ mod tests {
         insta::assert_snapshot!(body("H = 56", "(y - 1).clamp(0, H - 1)"), @"select(le(index(0), index(v0 - 1)), select(le(index(v0 - 1), index(55)), t0[v0 - 1], t0[55]), t0[0])");
         insta::assert_snapshot!(body("H = 1..=56", "(y - 1).clamp(0, H - 1)"), @"select(le(index(0), index(v0 - 1)), select(le(index(v0 - 1), index(d0 - 1)), t0[v0 - 1], t0[d0 - 1]), t0[0])");
         insta::assert_snapshot!(body("H = 56", "max(y - 1, 0) / 2 + 1"), @"select(le(index(0), index(v0 - 1)), t0[((v0 + 1)/(2))], t0[1])");
+        insta::assert_snapshot!(body("H = 56", "H - 1 - (if y == 0 { 1 } else { (y + 1) / 2 })"), @"select(eq(index(v0), index(0)), t0[54], t0[-((v0 + 1)/(2)) + 55])");
         insta::assert_snapshot!(body("H = 56", "abs(y - 1).min(H - 1)"), @"select(le(index(0), index(v0 - 1)), select(le(index(v0 - 1), index(55)), t0[v0 - 1], t0[55]), t0[-v0 + 1])");
     }
 

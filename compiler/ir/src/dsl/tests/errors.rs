@@ -219,6 +219,7 @@ fn conditions_that_are_not_enough() {
         ("j > 0", "j - 2"),
         ("j >= 0", "j - 1"),
         ("j != 1", "j - 1"),
+        ("j != 0", "j - 2"),
         ("!(j < 1)", "j - 2"),
         ("j == 1 || j == 2", "j - 1"),
         ("n[[i]] >= 0 && n[[i]] <= 8", "n[[i]]"),
@@ -230,6 +231,9 @@ fn conditions_that_are_not_enough() {
         ("true", "(n[[i]].max(0) + 1).min(7)"),
         ("true", "(n[[i]].max(0) - 1).min(7)"),
         ("true", "abs(j - 3) + 4"),
+        ("true", "abs(j - 3) - 1"),
+        ("true", "((x[[i, j]] as i64).max(0) + 1).min(7)"),
+        ("true", "(n[[i]].max(0).min(7) - n[[i]].max(0).min(3)).min(7)"),
     ] {
         let read = format!("compute(|i, j| if {condition} {{ x[[i, {index}]] }} else {{ 0.0 }})");
         assert_ne!(body("Tensor<f32, M, K>", &read), "nothing is wrong", "{read}");

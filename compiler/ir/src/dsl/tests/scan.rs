@@ -81,6 +81,17 @@ fn an_exclusive_scan_begins_with_the_first_state() {
 }
 
 #[test]
+fn states_depend_on_the_axes_of_the_first_one() {
+    let sums = "Tensor<f32, T, D> {
+        compute(|t, d| scan(0..=t, x[[0, d]], |h, s| h + a[[max(s - 1, 0), 0]]))
+    }";
+    let (x, a) = (|d: usize| 0.5 * d as f32 - 1.0, [-1.0, -1.0, -2.25]);
+    let expected: Vec<f32> =
+        (0..3).flat_map(|t| (0..5).map(move |d| x(d) + a[..=t].iter().sum::<f32>())).collect();
+    assert_eq!(results(sums), expected);
+}
+
+#[test]
 fn states_may_depend_on_more_axes_than_the_result() {
     let sums = "Tensor<f32, T> {
         compute(|t| sum(0..D, |d| scan(0..=t, 0.0, |h, s| a[[s, d]] * h + x[[s, d]]) * x[[t, d]]))

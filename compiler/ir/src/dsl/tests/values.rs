@@ -158,10 +158,33 @@ fn logsumexp_up_to_an_index_is_a_recurrence() {
         assert_eq!(dag.computes.iter().filter(|it| it.is_recurrent()).count(), 1);
     }
     // Values that depend on the end of the range, and suffixes, have a maximum and a sum of their own.
-    for body in ["logsumexp(0..=t, |s| x[[r, s]] * x[[r, t]])", "logsumexp(t..T, |s| x[[r, s]])"] {
+    for body in [
+        "logsumexp(0..=t, |s| x[[r, s]] * x[[r, t]])",
+        "logsumexp(t..T, |s| x[[r, s]])",
+        "logsumexp(t..=t, |s| x[[r, s]])",
+    ] {
         let dag = dag(&source(body, ""));
         assert!(!dag.computes.iter().any(|it| it.is_recurrent()), "{body}");
     }
+}
+
+#[test]
+fn logsumexp_up_to_an_index_counts_equal_values_and_is_as_wide_as_sums() {
+    let source = |accum: &str| {
+        format!(
+            "#[autotune(dims(T = 4096){accum})]
+            fn f(x: Tensor<f32, T>) -> Tensor<f32, T> {{ compute(|t| logsumexp(0..=t, |s| x[[s]])) }}"
+        )
+    };
+    let equal = f32s(&[4096], &[0.5; 4096]);
+    let greatest_error = |accum: &str| {
+        let got = run(&dag(&source(accum)), &[], std::slice::from_ref(&equal), &[])[0].to_f32_vec();
+        let expected = |n: usize| 0.5 + ((n + 1) as f64).ln();
+        let errors = got.iter().enumerate().map(|(n, it)| (f64::from(*it) - expected(n)).abs());
+        errors.fold(0.0, f64::max)
+    };
+    assert!(greatest_error("") < 1e-3);
+    assert!(greatest_error(", accum = f64") < 5e-7, "one rounding of at most 2^-21");
 }
 
 #[test]
