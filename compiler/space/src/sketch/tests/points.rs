@@ -37,6 +37,30 @@ fn templates_follow_from_accesses() {
 }
 
 #[test]
+fn one_operand_of_a_tile_is_copied_however_often_it_is_read() {
+    let copied = |dims: &str, body: &str| -> Vec<u32> {
+        let source = format!(
+            "#[autotune(dims(N = 512))]
+             fn f(a: Tensor<f32, {dims}>, b: Tensor<f32, N, N>) -> Tensor<f32, N, N> {{
+                 compute(|i, j| sum(0..N, |k| {body}))
+             }}"
+        );
+        let trace =
+            default::schedule(&dsl::program(&source).unwrap(), &Target::generic(Isa::Avx512)).trace;
+        let read = |it: &Instruction| match it {
+            Instruction::CacheOperand { read, .. } => Some(*read),
+            _ => None,
+        };
+        trace.iter().filter_map(read).collect()
+    };
+    assert_eq!(copied("N, N", "a[[i, k]] * b[[j, k]]"), [1]);
+    assert_eq!(copied("N, N", "(a[[i, k]] - b[[j, k]]) * (a[[i, k]] - b[[j, k]])"), [1]);
+    assert_eq!(copied("N, N", "a[[i, k]] * a[[i, k]] * b[[j, k]]"), [2]);
+    // Every other element is read in place.
+    assert_eq!(copied("N, 1024", "a[[k, 2 * j]] * b[[j, k]]"), [1]);
+}
+
+#[test]
 fn padding_is_masked_in_place_where_rows_of_an_image_are_one_tile_of_one_channel() {
     let copies = |signature: &str, body: &str| {
         let dag = dsl::program(&format!("#[autotune] fn f({signature} {{ {body} }}")).unwrap();
