@@ -443,3 +443,31 @@ impl Planner<'_> {
         id
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_up_to_eight_apart_are_permuted_where_masks_allow_it() {
+        let known = ActiveLanes::Known(0b101);
+        let unknown = ActiveLanes::First(EntryId(0));
+        for (isa, bytes, active, expected) in [
+            (Isa::Avx512, 8, unknown, Some(2)),
+            (Isa::Avx512, 32, unknown, Some(8)),
+            (Isa::Avx512, 36, ActiveLanes::All, None),
+            (Isa::Avx512, -8, ActiveLanes::All, None),
+            (Isa::Avx2, 8, ActiveLanes::All, Some(2)),
+            (Isa::Avx2, 8, known, Some(2)),
+            // Half of a shuffle has no mask there.
+            (Isa::Avx2, 8, unknown, None),
+            (Isa::Avx2, 12, ActiveLanes::All, None),
+            (Isa::Avx2, 12, known, None),
+        ] {
+            let lanes = LaneStride::Strided(Count::Const(bytes));
+            let found = permuted_stride(isa, lanes, Storage::Word, active);
+            assert_eq!(found, expected, "{isa:?} {bytes} {active:?}");
+            assert_eq!(permuted_stride(isa, lanes, Storage::Long, active), None);
+        }
+    }
+}

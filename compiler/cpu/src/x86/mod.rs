@@ -44,6 +44,8 @@ mod spill;
 mod tests;
 #[cfg(test)]
 mod tests_int;
+#[cfg(test)]
+mod tests_strided;
 
 use crate::vector::VectorCode;
 pub use registers::RegisterFile;
