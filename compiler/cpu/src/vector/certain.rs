@@ -45,3 +45,34 @@ fn collect(expr: &Expr, found: &mut Vec<(TensorId, Vec<Subscript>)>) {
         _ => expr.children().into_iter().for_each(|it| collect(it, found)),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tvmtune_ir::dag::CompareOp;
+    use tvmtune_ir::poly::VarId;
+
+    /// Returns which of `x[i]`, `x[i + 1]` and `x[i + 2]` a value surely reads.
+    fn certain(value: &Expr) -> [bool; 3] {
+        let shape = [Poly::constant(9)];
+        let found = Certain::of(value, &[Poly::constant(0)], &[Poly::constant(1)]);
+        [0, 1, 2].map(|n| found.contains(TensorId(0), &[Subscript::Affine(place(n))], &shape))
+    }
+
+    fn place(n: i64) -> Poly {
+        Poly::var(VarId(0)) + Poly::constant(n)
+    }
+
+    #[test]
+    fn the_first_side_of_a_conjunction_is_certain() {
+        let x = |n: i64| Expr::read(TensorId(0), [place(n)]);
+        let positive = |n: i64| x(n).compare(CompareOp::Gt, Expr::f32(0.0));
+        for op in [BinaryOp::And, BinaryOp::Or] {
+            let condition = positive(0).binary(op, positive(1));
+            assert_eq!(certain(&condition), [true, false, false]);
+            assert_eq!(certain(&condition.select(x(1), x(2))), [true, false, false]);
+        }
+        assert_eq!(certain(&positive(0).select(x(1), x(1))), [true, false, false]);
+        assert_eq!(certain(&x(2).binary(BinaryOp::Add, x(1))), [false, true, true]);
+    }
+}

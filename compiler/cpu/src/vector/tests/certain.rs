@@ -47,8 +47,32 @@ fn other_elements_do() {
         "if y >= 1 && z[[c, y, p]] > 0.0 { x[[c, y - 1, p]] } else { 0.0 }",
         "if z[[c, y, p]] > 0.0 { if y < 6 { x[[c, y + 1, p]] } else { 1.0 } } else { 0.0 }",
         "if y < 6 { if x[[c, y + 1, p]] > 0.0 { x[[c, y + 1, p]] } else { 1.0 } } else { 0.0 }",
+        "if (if z[[c, y, p]] > 0.0 && y < 6 { x[[c, y + 1, p]] > 0.0 } else { false }) { 2.0 } else { 1.0 }",
     ] {
         assert!(masked(definition, vectorized) > 0, "{definition}");
         masked(definition, flattened);
+    }
+}
+
+#[test]
+fn the_same_place_in_a_smaller_tensor_is_another_element() {
+    let arrays = [
+        Array::whole_numbers(DType::F32, &[3, 7, 28], 3),
+        Array::whole_numbers(DType::F32, &[3, 6, 28], 8),
+    ];
+    for definition in [
+        "if y < 6 { z[[c, y, p]] } else { 0.5 }",
+        "if y < 6 { z[[c, y, p]] } else { x[[c, y, p]] }",
+        // The condition reads the place in `x`.
+        "if x[[c, y, p]] > 0.0 && y < 6 { z[[c, y, p]] } else { 0.5 }",
+        "if x[[c, y, 27 - p]] > 0.0 { if y < 6 { z[[c, y, 27 - p]] } else { 1.5 } } else { 0.5 }",
+    ] {
+        let text = format!(
+            "#[autotune(dims(C = 3, H = 7, W = 28))]
+             fn f(x: Tensor<f32, C, H, W>, z: Tensor<f32, C, {{ H - 1 }}, W>) -> Tensor<f32, C, H, W> {{
+                 compute(|c, y, p| {definition})
+             }}"
+        );
+        check_scheduled(&text, &arrays, &flattened);
     }
 }

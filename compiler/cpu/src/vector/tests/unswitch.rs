@@ -44,7 +44,9 @@ fn a_loop_has_one_copy_for_each_outcome_of_a_choice_by_the_task() {
 
 #[test]
 fn comparisons_with_and_without_equality_are_decided_by_their_sign() {
-    for condition in ["i > 4", "i <= 4", "i < 5", "i >= 5", "4 < i"] {
+    for condition in
+        ["i > 4", "i <= 4", "i < 5", "i >= 5", "4 < i", "i == 0", "i != 0", "i == 11", "i != 11"]
+    {
         let text = format!(
             "#[autotune]
              fn f(x: Tensor<f32, 12, 3, 16>) -> Tensor<f32, 12, 3, 16> {{

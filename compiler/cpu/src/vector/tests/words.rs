@@ -163,6 +163,37 @@ fn floats_of_indices_fit_a_word_where_their_range_does() {
 }
 
 #[test]
+fn floats_of_indices_take_two_words_where_they_are_just_beyond_one() {
+    for definition in [
+        // 71 times the number is below 2^31, and rounded to it.
+        "((N + 1 - i) as f32 * 30246248.0) as i64",
+        "(i as f32 * 3.2e7 - (N - i) as f32 * 3.2e7) as i64",
+        "(-(i as f32)) as i64 - 2147483640",
+        "max(((-(i as f32) - 0.5) as i64) + 2147483647, 3) + 1",
+        // Conversions saturate at the ends of their type.
+        "max(((i as f32 + 300.0) as u8) as i64 - 2147483647, -2147483647) - 300",
+        // An infinity times 0 is a NaN.
+        "max((((i + 1) as f32 * 1e30 * 1e30 * 0.0 + 9.0) as i64) - 2147483647, -2147483647) - 9",
+    ] {
+        check(definition);
+    }
+}
+
+#[test]
+fn clamped_conversions_of_unsigned_words_keep_their_sign() {
+    let numbers = Array::from_fn(DType::U32, &[N], |n| {
+        Number::Int(i64::from((n as u32 + 1).wrapping_mul(0x9e37_79b9) >> (n % 32)))
+    });
+    for definition in ["(a[[i]] as i64).min(5) + 1", "max(a[[i]] as i64, -7).min(2147483640) + 7"] {
+        let text = format!(
+            "#[autotune(dims(N = {N}))]
+             fn f(a: Tensor<u32, N>) -> Tensor<i64, N> {{ compute(|i| {definition}) }}"
+        );
+        check_program(&text, std::slice::from_ref(&numbers));
+    }
+}
+
+#[test]
 fn words_are_compared_and_narrowed() {
     for op in ["<", "<=", "==", "!=", ">=", ">"] {
         check(&format!("if a[[i]] {op} b[[i]] {{ 1_i64 }} else {{ 2 }}"));
