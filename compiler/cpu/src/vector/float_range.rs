@@ -9,6 +9,8 @@ use tvmtune_ir::poly::Interval;
 
 /// A range that rounding widens by this share of its largest number holds results of `f32`.
 const ROUNDING: f64 = 1e-6;
+/// Smaller numbers may be rounded to 0.
+const SMALLEST: f64 = f32::MIN_POSITIVE as f64;
 /// Larger numbers are not followed: they may be rounded to infinities, of which there are NaNs.
 const LARGEST: f64 = 1e15;
 
@@ -36,7 +38,7 @@ impl FloatRange {
     }
 
     fn rounded(self) -> Option<Self> {
-        let by = self.lo.abs().max(self.hi.abs()) * ROUNDING;
+        let by = self.lo.abs().max(self.hi.abs()) * ROUNDING + SMALLEST;
         let found = Self { lo: self.lo - by, hi: self.hi + by };
         (-LARGEST < found.lo && found.hi < LARGEST).then_some(found)
     }

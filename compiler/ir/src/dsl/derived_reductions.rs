@@ -63,7 +63,8 @@ impl Elaborator {
     /// values give an infinite result.
     pub(super) fn log_sum_exp(&mut self, reduced: Reduced<'_>, location: Location) -> Option<Expr> {
         self.check_float("logsumexp", reduced.dtype, location)?;
-        if self.is_prefix(&reduced) {
+        // A recurrence has a state for each index of the longest prefix, and one at least.
+        if self.is_prefix(&reduced) && self.is_always_in_bounds(&reduced.axes, &reduced.body) {
             return self.log_sum_exp_of_prefix(reduced, location);
         }
         let body = reduced.masked(Reducer::Max);

@@ -357,17 +357,8 @@ impl Elaborator {
         self.around.iter().copied().filter(|it| used.contains(it)).collect()
     }
 
-    /// Adds a compute over these axes, which it renumbers.
-    pub(super) fn define(
-        &mut self,
-        name: String,
-        axes: Axes<'_>,
-        reducer: Option<Reducer>,
-        body: &Expr,
-        dtype: DType,
-    ) -> TensorId {
-        let Axes { spatial, reduce } = axes;
-        let all = [spatial, reduce].concat();
+    /// Returns axes of a compute, the facts about them, and its body, whose variables are their numbers.
+    fn renumbered(&self, all: &[VarId], body: &Expr) -> (Vec<ComputeAxis>, Facts, Expr) {
         let axis = |it: &VarId| {
             let Var { name, extent } = &self.vars[it.0 as usize];
             ComputeAxis { name: name.clone(), extent: extent.clone() }
@@ -378,6 +369,29 @@ impl Elaborator {
         let position = |var: VarId| all.iter().position(|it| *it == var);
         let body =
             body.substitute_vars(&|var| position(var).map(|n| Poly::var(VarId(n as u32))), &facts);
+        (axes, facts, body)
+    }
+
+    /// Returns whether what a value reads is in bounds for each of the enclosing axes and these, whatever
+    /// condition it stands under.
+    pub(super) fn is_always_in_bounds(&self, axes: &[VarId], value: &Expr) -> bool {
+        let all = [self.enclosing_axes_of([value]), axes.to_vec()].concat();
+        let (_, facts, value) = self.renumbered(&all, value);
+        let shape = |it: TensorId| self.symbols.tensors[it.0 as usize].shape.clone();
+        PathFacts::new(facts).reads_in_bounds(&value, &shape, &self.symbols)
+    }
+
+    /// Adds a compute over these axes, which it renumbers.
+    pub(super) fn define(
+        &mut self,
+        name: String,
+        axes: Axes<'_>,
+        reducer: Option<Reducer>,
+        body: &Expr,
+        dtype: DType,
+    ) -> TensorId {
+        let Axes { spatial, reduce } = axes;
+        let (axes, facts, body) = self.renumbered(&[spatial, reduce].concat(), body);
         self.check_size(&axes, spatial.len(), dtype);
         let tensor = TensorId(self.symbols.tensors.len() as u32);
         let shape = axes[..spatial.len()].iter().map(|it| it.extent.clone()).collect();

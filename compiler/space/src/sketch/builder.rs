@@ -19,14 +19,17 @@ use tvmtune_schedule::{AxisId, Instruction, Layout, LoopKind, Schedule, StageId,
 const CYCLES_PER_OP: f64 = 0.5;
 /// Cycles of the loads and stores of an iteration in vectors; chosen by measurement.
 const CYCLES_PER_ITERATION: f64 = 2.0;
-/// Cycles up to which one thread works alone: below some 10 us on one core, waking the others takes
-/// longer than they save; estimated.
-const MAX_SERIAL_CYCLES: f64 = 60_000.0;
+/// Cycles up to which one thread works alone: below some 8 us on one core, others that wait for work save little;
+/// chosen by judgement.
+const MAX_SERIAL_CYCLES: f64 = 30_000.0;
 /// Cycles beyond which one thread is no option; chosen by judgement.
-const MAX_OPEN_CYCLES: f64 = 16.0 * MAX_SERIAL_CYCLES;
+const MAX_OPEN_CYCLES: f64 = 32.0 * MAX_SERIAL_CYCLES;
 
 /// Bytes that one core gets from memory in a cycle; an estimate for recent server cores.
 const MEMORY_BYTES_PER_CYCLE: f64 = 7.0;
+/// Bytes that one core moves between its second-level cache and its registers in a cycle; chosen by measurement
+/// of a copy.
+const L2_BYTES_PER_CYCLE: f64 = 24.0;
 
 /// A sketch in the making.
 #[derive(Clone, Debug)]
@@ -361,8 +364,8 @@ impl Builder {
         stages.into_iter().map(cycles_of).sum()
     }
 
-    /// Estimates the cycles in which one CPU thread fetches the parameters that no cache close to it
-    /// has: weights beyond its first level, and others beyond its second.
+    /// Estimates the cycles in which one CPU thread moves parameters and results that its first-level cache
+    /// has no room for. Weights are read once a launch, and come from memory.
     pub(super) fn memory_cycles(&self) -> f64 {
         let mut elements: BTreeMap<TensorId, u64> = BTreeMap::new();
         for stage in &self.schedule.order {
@@ -371,18 +374,25 @@ impl Builder {
                 let most = elements.entry(access.tensor).or_default();
                 *most = access.footprint(&extents).max(*most);
             }
+            let written = extents[..self.n_spatial(*stage)].iter().size();
+            elements.entry(self.tensor_of(*stage)).or_insert(written);
         }
-        let fetched = |(id, elements): (TensorId, u64)| {
+        let moved = |(id, elements): (TensorId, u64)| {
             let tensor = &self.schedule.tensor(id).tensor;
-            let cache = match tensor.kind {
-                TensorKind::Weight => self.cpu().l1_bytes,
-                TensorKind::Input | TensorKind::InOut => self.cpu().l2_bytes,
-                TensorKind::Computed(_) => return 0.0,
+            let bytes = elements * tensor.dtype.bytes() as u64;
+            let is_stored = self.schedule.dag.outputs.contains(&id);
+            let nearest = match tensor.kind {
+                TensorKind::Computed(_) if !is_stored => return 0.0,
+                TensorKind::Weight => 0,
+                _ => self.cpu().l2_bytes,
             };
-            let bytes = elements as f64 * tensor.dtype.bytes() as f64;
-            if bytes > cache as f64 { bytes } else { 0.0 }
+            match bytes {
+                it if it <= self.cpu().l1_bytes => 0.0,
+                it if it <= nearest => it as f64 / L2_BYTES_PER_CYCLE,
+                it => it as f64 / MEMORY_BYTES_PER_CYCLE,
+            }
         };
-        elements.into_iter().map(fetched).sum::<f64>() / MEMORY_BYTES_PER_CYCLE
+        elements.into_iter().map(moved).sum()
     }
 
     /// Opens the number of threads; the default follows from the cycles that one would take. Long work

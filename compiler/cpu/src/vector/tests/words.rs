@@ -172,6 +172,9 @@ fn floats_of_indices_take_two_words_where_they_are_just_beyond_one() {
         "max(((-(i as f32) - 0.5) as i64) + 2147483647, 3) + 1",
         // Conversions saturate at the ends of their type.
         "max(((i as f32 + 300.0) as u8) as i64 - 2147483647, -2147483647) - 300",
+        // A product that underflows is 0.
+        "max((((i + 1) as f32 * 1e-30 * 1e-30).ceil() as i64) - 2147483647, -2147483647) - 2",
+        "max((((i + 1) as f32 * -1e-30 * 1e-30).floor() as i64) - 2147483647, -2147483648) - 1",
         // An infinity times 0 is a NaN.
         "max((((i + 1) as f32 * 1e30 * 1e30 * 0.0 + 9.0) as i64) - 2147483647, -2147483647) - 9",
     ] {

@@ -124,6 +124,22 @@ fn logsumexp_does_not_overflow_and_keeps_infinities() {
 }
 
 #[test]
+fn logsumexp_of_a_prefix_that_may_be_empty_reads_nothing_behind_it() {
+    let dag = dag("#[autotune(dims(R = 2, N = 1..=8))]
+        fn f(x: Tensor<f32, R, N>) -> Tensor<f32, R, N> {
+            compute(|r, t| logsumexp(0..t, |s| x[[r, s + 1]]))
+        }");
+    for n in 1..=3 {
+        let x = f32s(&[2, n], &[1.0, 2.0, 0.5, 4.0, 3.0, 1.5][..2 * n as usize]);
+        let got = run(&dag, &[n as i64], std::slice::from_ref(&x), &[])[0].to_f32_vec();
+        assert_eq!(got[0], f32::NEG_INFINITY);
+        if n > 1 {
+            assert_eq!(got[1], x.to_f32_vec()[1]);
+        }
+    }
+}
+
+#[test]
 fn logsumexp_up_to_an_index_is_a_recurrence() {
     let source = |body: &str, accum: &str| {
         format!(
