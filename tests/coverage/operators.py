@@ -152,8 +152,58 @@ def total_variation(x):
     return across + (x[:, 1:] - x[:, :-1]).abs().sum((1, 2))
 
 
+SOBEL = torch.tensor([[-1.0, 0, 1], [-2, 0, 2], [-1, 0, 1]])
+
+
+def gru_cell(gi, gh, h):
+    i, g = gi.chunk(3, 1), gh.chunk(3, 1)
+    r, z = torch.sigmoid(i[0] + g[0]), torch.sigmoid(i[1] + g[1])
+    n = torch.tanh(i[2] + r * g[2])
+    return (1 - z) * n + z * h
+
+
+def adam(p, g, m, v):
+    m, v = torch.lerp(m, g, 0.1), (v * 0.999).addcmul_(g, g, value=0.001)
+    return p - 0.001 * m / (v.sqrt() + 1e-8), m, v
+
+
+def alibi(s, m):
+    at = torch.arange(s.shape[-1]).to(s.dtype)
+    return torch.softmax(s + m[None, :, None, None] * (at[None, :] - at[:, None]), -1)
+
+
+def squeeze_excite(x, w1, w2):
+    s = torch.sigmoid(torch.relu(x.mean((2, 3)) @ w1.T) @ w2.T)
+    return x * s[:, :, None, None]
+
+
+def sobel(x):
+    both = torch.stack([SOBEL, SOBEL.T])[:, None].to(x.dtype)
+    g = F.conv2d(x[None, None], both, padding=1)[0]
+    return torch.sqrt(g[0] * g[0] + g[1] * g[1])
+
+
+def gaussian_blur(x, g):
+    c = x.shape[0]
+    y = F.conv2d(x[None], g.reshape(1, 1, 1, 5).expand(c, 1, 1, 5), padding=(0, 2), groups=c)
+    return F.conv2d(y, g.reshape(1, 1, 5, 1).expand(c, 1, 5, 1), padding=(2, 0), groups=c)[0]
+
+
+def unpack_nibbles(w, s):
+    q = torch.stack([w & 15, w >> 4], -1).flatten(1)
+    return (q.to(torch.int32) - 8).to(s.dtype) * s[:, None]
+
+
+def complex_linear(a, b):
+    return torch.view_as_real(torch.view_as_complex(a) @ torch.view_as_complex(b).T)
+
+
 OPERATORS = {
     # pointwise
+    "prelu": F.prelu,
+    "gru_cell": gru_cell,
+    "adam": adam,
+    "cross3": torch.linalg.cross,
     "gated_twice": gated_twice,
     "swiglu": swiglu,
     "less": lambda x, y: x < y,
@@ -417,6 +467,27 @@ OPERATORS = {
     "i8_max": torch.maximum,
     "f64_add": torch.add,
     "i64_to_f32": lambda x: x.float(),
+    # of images and sounds, and of small types
+    "gray": lambda x: 0.299 * x[..., 0].float() + 0.587 * x[..., 1].float() + 0.114 * x[..., 2].float(),
+    "unpack_nibbles": unpack_nibbles,
+    "gemv_i8": lambda w, s, x: s * (w.to(x.dtype) @ x),
+    "dilate": lambda x: F.max_pool2d(x[None].float(), 3, 1, 1)[0].to(torch.uint8),
+    "image_to_chw": lambda x, m, s: (x.permute(2, 0, 1).float() / 255 - m[:, None, None]) / s[:, None, None],
+    "rot90": lambda x: torch.rot90(x).contiguous(),
+    "circular_pad": lambda x: F.pad(x[None], (1, 1, 1, 1), mode="circular")[0],
+    "resize_nearest": lambda x: F.interpolate(x[None], size=(80, 80), mode="nearest")[0],
+    "small_products": torch.matmul,
+    "points": F.linear,
+    "cosines": lambda x, y: F.normalize(x) @ F.normalize(y).T,
+    "complex_linear": complex_linear,
+    "quadratic_form": lambda x, a: torch.einsum("bi,ij,bj->b", x, a, x),
+    "local_response": lambda x: F.local_response_norm(x, 5, 1e-4, 0.75, 1.0),
+    "softmax_channels": lambda x: torch.softmax(x, 1),
+    "sobel": sobel,
+    "gaussian_blur": gaussian_blur,
+    "squeeze_excite": squeeze_excite,
+    "alibi": alibi,
+    "argmax_channels": lambda x: x.argmax(1),
 }
 
 KINDS = {
@@ -434,4 +505,5 @@ KINDS = {
     "gather_first": {"ids": "V"},
     "take_along": {"ids": "M"},
     "smoothed_cross_entropy": {"y": "C"},
+    "adam": {"v": "positive"},
 }

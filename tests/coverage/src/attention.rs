@@ -75,3 +75,11 @@ pub fn linear_attention(
     let c = compute(|b, h, d, e| sum(0..T, |t| relu(k[[b, h, t, d]]) * v[[b, h, t, e]]));
     compute(|b, h, t, e| sum(0..D, |d| relu(q[[b, h, t, d]]) * c[[b, h, d, e]]))
 }
+
+#[autotune(dims(B = 8, H = 8, T = 128))]
+pub fn alibi(s: Tensor<f32, B, H, T, T>, m: Tensor<f32, H>) -> Tensor<f32, B, H, T, T> {
+    let z = compute(|b, h, i, j| s[[b, h, i, j]] + m[[h]] * (j - i) as f32);
+    let t = compute(|b, h, i| max(0..T, |j| z[[b, h, i, j]]));
+    let e = compute(|b, h, i, j| exp(z[[b, h, i, j]] - t[[b, h, i]]));
+    compute(|b, h, i, j| e[[b, h, i, j]] / sum(0..T, |k| e[[b, h, i, k]]))
+}

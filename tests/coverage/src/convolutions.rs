@@ -239,3 +239,32 @@ pub fn conv_of_edges(x: Tensor<f32, C, H, W>, w: Tensor<f32, O, C, 3, 3>) -> Ten
         })
     })
 }
+
+#[autotune(dims(H = 480, W = 640))]
+pub fn sobel(x: Tensor<f32, H, W>) -> Tensor<f32, H, W> {
+    compute(|y, p| {
+        let at = |a, b| x.get([y + a - 1, p + b - 1]).unwrap_or(0.0);
+        let gx = at(0, 2) + 2.0 * at(1, 2) + at(2, 2) - at(0, 0) - 2.0 * at(1, 0) - at(2, 0);
+        let gy = at(2, 0) + 2.0 * at(2, 1) + at(2, 2) - at(0, 0) - 2.0 * at(0, 1) - at(0, 2);
+        sqrt(gx * gx + gy * gy)
+    })
+}
+
+#[autotune(dims(C = 8, H = 128, W = 128))]
+pub fn gaussian_blur(x: Tensor<f32, C, H, W>, g: Tensor<f32, 5>) -> Tensor<f32, C, H, W> {
+    let a: Tensor<f32, C, H, W> =
+        compute(|c, y, p| sum(0..5, |s| g[[s]] * x.get([c, y, p + s - 2]).unwrap_or(0.0)));
+    compute(|c, y, p| sum(0..5, |r| g[[r]] * a.get([c, y + r - 2, p]).unwrap_or(0.0)))
+}
+
+#[autotune(dims(B = 4, C = 128, H = 28, W = 28, R = 32))]
+pub fn squeeze_excite(
+    x: Tensor<f32, B, C, H, W>,
+    w1: Weight<f32, R, C>,
+    w2: Weight<f32, C, R>,
+) -> Tensor<f32, B, C, H, W> {
+    let m = compute(|b, c| mean((0..H, 0..W), |y, p| x[[b, c, y, p]]));
+    let h = compute(|b, r| relu(sum(0..C, |c| m[[b, c]] * w1[[r, c]])));
+    let s = compute(|b, c| sigmoid(sum(0..R, |r| h[[b, r]] * w2[[c, r]])));
+    compute(|b, c, y, p| x[[b, c, y, p]] * s[[b, c]])
+}

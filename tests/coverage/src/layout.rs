@@ -228,3 +228,27 @@ pub fn edge_pad(x: Tensor<f32, C, H, W>) -> Tensor<f32, C, { H + 4 }, { W + 4 }>
 pub fn stack_last(x: Tensor<f32, N, M>, y: Tensor<f32, N, M>) -> Tensor<f32, N, M, 2> {
     compute(|i, j, z| if z == 0 { x[[i, j]] } else { y[[i, j]] })
 }
+
+#[autotune(dims(H = 224, W = 224))]
+pub fn image_to_chw(
+    x: Tensor<u8, H, W, 3>,
+    m: Tensor<f32, 3>,
+    s: Tensor<f32, 3>,
+) -> Tensor<f32, 3, H, W> {
+    compute(|c, y, p| (x[[y, p, c]] as f32 / 255.0 - m[[c]]) / s[[c]])
+}
+
+#[autotune(dims(N = 1000))]
+pub fn rot90(x: Tensor<f32, N, N>) -> Tensor<f32, N, N> {
+    compute(|i, j| x[[j, N - 1 - i]])
+}
+
+#[autotune(dims(C = 16, H = 256, W = 256))]
+pub fn circular_pad(x: Tensor<f32, C, H, W>) -> Tensor<f32, C, { H + 2 }, { W + 2 }> {
+    compute(|c, y, p| x[[c, (y + H - 1) % H, (p + W - 1) % W]])
+}
+
+#[autotune(dims(C = 32, H = 48, W = 48))]
+pub fn resize_nearest(x: Tensor<f32, C, H, W>) -> Tensor<f32, C, 80, 80> {
+    compute(|c, y, p| x[[c, y * H / 80, p * W / 80]])
+}

@@ -137,3 +137,21 @@ pub fn group_norm_nhwc(
         (x[[n, y, p, g, c]] - m[[n, g]]) * rsqrt(v[[n, g]] + 0.00001) * w[[g, c]]
     })
 }
+
+#[autotune(dims(B = 2, C = 64, H = 28, W = 28))]
+pub fn local_response(x: Tensor<f32, B, C, H, W>) -> Tensor<f32, B, C, H, W> {
+    compute(|b, c, y, p| {
+        let s = sum(0..5, |r| {
+            let v = x.get([b, c + r - 2, y, p]).unwrap_or(0.0);
+            v * v
+        });
+        x[[b, c, y, p]] / pow(1.0 + 0.0001 / 5.0 * s, 0.75)
+    })
+}
+
+#[autotune(dims(B = 2, C = 21, H = 96, W = 96))]
+pub fn softmax_channels(x: Tensor<f32, B, C, H, W>) -> Tensor<f32, B, C, H, W> {
+    let m = compute(|b, y, p| max(0..C, |c| x[[b, c, y, p]]));
+    let e = compute(|b, c, y, p| exp(x[[b, c, y, p]] - m[[b, y, p]]));
+    compute(|b, c, y, p| e[[b, c, y, p]] / sum(0..C, |k| e[[b, k, y, p]]))
+}

@@ -166,3 +166,44 @@ pub fn soft_shrink(x: Tensor<f32, N, M>) -> Tensor<f32, N, M> {
 pub fn in_range(x: Tensor<f32, N, M>) -> Tensor<bool, N, M> {
     compute(|i, j| x[[i, j]] >= -1.0 && x[[i, j]] < 1.0)
 }
+
+#[autotune(dims(B = 4, C = 64, H = 28, W = 28))]
+pub fn prelu(x: Tensor<f32, B, C, H, W>, a: Tensor<f32, C>) -> Tensor<f32, B, C, H, W> {
+    compute(
+        |b, c, y, p| if x[[b, c, y, p]] > 0.0 { x[[b, c, y, p]] } else { a[[c]] * x[[b, c, y, p]] },
+    )
+}
+
+#[autotune(dims(B = 64, D = 256))]
+pub fn gru_cell(
+    gi: Tensor<f32, B, { 3 * D }>,
+    gh: Tensor<f32, B, { 3 * D }>,
+    h: Tensor<f32, B, D>,
+) -> Tensor<f32, B, D> {
+    compute(|b, d| {
+        let r = sigmoid(gi[[b, d]] + gh[[b, d]]);
+        let z = sigmoid(gi[[b, d + D]] + gh[[b, d + D]]);
+        let n = tanh(gi[[b, d + 2 * D]] + r * gh[[b, d + 2 * D]]);
+        (1.0 - z) * n + z * h[[b, d]]
+    })
+}
+
+#[autotune(dims(N = 500000))]
+pub fn adam(
+    p: Tensor<f32, N>,
+    g: Tensor<f32, N>,
+    m: Tensor<f32, N>,
+    v: Tensor<f32, N>,
+) -> (Tensor<f32, N>, Tensor<f32, N>, Tensor<f32, N>) {
+    let m1 = compute(|i| 0.9 * m[[i]] + 0.1 * g[[i]]);
+    let v1 = compute(|i| 0.999 * v[[i]] + 0.001 * g[[i]] * g[[i]]);
+    let p1 = compute(|i| p[[i]] - 0.001 * m1[[i]] / (sqrt(v1[[i]]) + 0.00000001));
+    (p1, m1, v1)
+}
+
+#[autotune(dims(N = 100000))]
+pub fn cross3(x: Tensor<f32, N, 3>, y: Tensor<f32, N, 3>) -> Tensor<f32, N, 3> {
+    compute(|n, c| {
+        x[[n, (c + 1) % 3]] * y[[n, (c + 2) % 3]] - x[[n, (c + 2) % 3]] * y[[n, (c + 1) % 3]]
+    })
+}

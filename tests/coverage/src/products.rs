@@ -204,3 +204,37 @@ pub fn complex_product(
         }
     })
 }
+
+#[autotune(dims(N = 20000))]
+pub fn small_products(x: Tensor<f32, N, 3, 3>, y: Tensor<f32, N, 3, 3>) -> Tensor<f32, N, 3, 3> {
+    compute(|n, i, j| sum(0..3, |k| x[[n, i, k]] * y[[n, k, j]]))
+}
+
+#[autotune(dims(N = 100000))]
+pub fn points(x: Tensor<f32, N, 3>, r: Tensor<f32, 3, 3>, t: Tensor<f32, 3>) -> Tensor<f32, N, 3> {
+    compute(|n, i| sum(0..3, |k| x[[n, k]] * r[[i, k]]) + t[[i]])
+}
+
+#[autotune(dims(M = 256, N = 256, D = 128))]
+pub fn cosines(x: Tensor<f32, M, D>, y: Tensor<f32, N, D>) -> Tensor<f32, M, N> {
+    let a = compute(|i| rsqrt(sum(0..D, |d| x[[i, d]] * x[[i, d]])));
+    let b = compute(|i| rsqrt(sum(0..D, |d| y[[i, d]] * y[[i, d]])));
+    compute(|i, j| sum(0..D, |d| x[[i, d]] * y[[j, d]]) * a[[i]] * b[[j]])
+}
+
+#[autotune(dims(B = 16, N = 64, K = 64, M = 64))]
+pub fn complex_linear(
+    a: Tensor<f32, B, N, K, 2>,
+    b: Tensor<f32, M, K, 2>,
+) -> Tensor<f32, B, N, M, 2> {
+    compute(|n, i, j, z| {
+        let r = sum(0..K, |k| a[[n, i, k, 0]] * b[[j, k, 0]] - a[[n, i, k, 1]] * b[[j, k, 1]]);
+        let s = sum(0..K, |k| a[[n, i, k, 0]] * b[[j, k, 1]] + a[[n, i, k, 1]] * b[[j, k, 0]]);
+        if z == 0 { r } else { s }
+    })
+}
+
+#[autotune(dims(B = 512, D = 128))]
+pub fn quadratic_form(x: Tensor<f32, B, D>, a: Tensor<f32, D, D>) -> Tensor<f32, B> {
+    compute(|b| sum((0..D, 0..D), |i, j| x[[b, i]] * a[[i, j]] * x[[b, j]]))
+}

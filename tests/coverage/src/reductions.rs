@@ -106,3 +106,8 @@ pub fn short_argmax(x: Tensor<f32, N, C>) -> Tensor<i64, N> {
 pub fn short_sum(x: Tensor<f32, N, C>) -> Tensor<f32, N> {
     compute(|i| sum(0..C, |c| x[[i, c]]))
 }
+
+#[autotune(dims(B = 2, C = 21, H = 96, W = 96))]
+pub fn argmax_channels(x: Tensor<f32, B, C, H, W>) -> Tensor<i64, B, H, W> {
+    compute(|b, y, p| argmax(0..C, |c| x[[b, c, y, p]]))
+}

@@ -98,3 +98,29 @@ pub fn i64_to_f32(x: Tensor<i64, N, M>) -> Tensor<f32, N, M> {
 pub fn f64_add(x: Tensor<f64, N, M>, y: Tensor<f64, N, M>) -> Tensor<f64, N, M> {
     compute(|i, j| x[[i, j]] + y[[i, j]])
 }
+
+#[autotune(dims(H = 480, W = 640))]
+pub fn gray(x: Tensor<u8, H, W, 3>) -> Tensor<f32, H, W> {
+    compute(|y, p| {
+        0.299 * x[[y, p, 0]] as f32 + 0.587 * x[[y, p, 1]] as f32 + 0.114 * x[[y, p, 2]] as f32
+    })
+}
+
+#[autotune(dims(N = 1024, K = 2048))]
+pub fn unpack_nibbles(w: Tensor<u8, N, { K / 2 }>, s: Tensor<f32, N>) -> Tensor<f32, N, K> {
+    compute(|n, k| {
+        let b = w[[n, k / 2]] as i32;
+        let q = if k % 2 == 0 { b & 15 } else { b >> 4 };
+        (q - 8) as f32 * s[[n]]
+    })
+}
+
+#[autotune(dims(N = 4096, K = 1024))]
+pub fn gemv_i8(w: Weight<i8, N, K>, s: Weight<f32, N>, x: Tensor<f32, K>) -> Tensor<f32, N> {
+    compute(|n| s[[n]] * sum(0..K, |k| w[[n, k]] as f32 * x[[k]]))
+}
+
+#[autotune(dims(H = 480, W = 640))]
+pub fn dilate(x: Tensor<u8, H, W>) -> Tensor<u8, H, W> {
+    compute(|y, p| max((0..3, 0..3), |r, s| x.get([y + r - 1, p + s - 1]).unwrap_or(0)))
+}

@@ -283,13 +283,15 @@ impl Lowering<'_> {
         if reach <= 0 || within(0) {
             return vec![main];
         }
-        let is_last = reach <= 1 || ends.iter().all(|it| ends_within_one(extent, it));
-        let at_most_one = is_last || within(1);
-        if at_most_one && !is_last {
-            count = count.lesser(&Poly::constant(1), facts);
-        }
-        if !at_most_one && let Some(end) = common_end(bounds, leaves, extent, facts) {
+        // Of a ceiling and a floor: an iteration is left exactly where elements are.
+        let is_exact = ends.iter().all(|it| ends_within_one(extent, it));
+        let at_most_one = is_exact || reach <= 1 || within(1);
+        // Masks without a lane are slow where memory ends, so that an empty iteration does not run.
+        if !is_exact && let Some(end) = common_end(bounds, leaves, extent, facts) {
             count = (end - at.clone()).greater(&Poly::constant(0), facts);
+        }
+        if at_most_one && !is_exact && count.interval(facts).hi > 1 {
+            count = count.lesser(&Poly::constant(1), facts);
         }
         let edge_tiles = match at_most_one && covered {
             true => self.edge_tiles(loop_, bounds, &at),
