@@ -379,7 +379,7 @@ impl Builder {
         }
         let moved = |(id, elements): (TensorId, u64)| {
             let tensor = &self.schedule.tensor(id).tensor;
-            let bytes = elements * tensor.dtype.bytes() as u64;
+            let bytes = elements * tensor.dtype.bytes();
             let is_stored = self.schedule.dag.outputs.contains(&id);
             let nearest = match tensor.kind {
                 TensorKind::Computed(_) if !is_stored => return 0.0,

@@ -144,28 +144,41 @@ fn variants_along(b: &Builder, anchor: StageId, vector: usize) -> Vec<TileVarian
             variant.packed.push((access.tensor, dim));
         }
     }
-    let with_copies = |copied: Vec<OperandCopy>| {
+    let scattered: Vec<u32> = scattered.iter().map(|it| it.0).collect();
+    with_copies(b, anchor, &variant, &scattered)
+}
+
+/// Returns a variant with each way to copy its operands: those that have to be, or one that lies in rows and
+/// may stay where it is.
+fn with_copies(
+    b: &Builder,
+    anchor: StageId,
+    variant: &TileVariant,
+    scattered: &[u32],
+) -> Vec<TileVariant> {
+    let (extents, accesses) = (b.extents(anchor), b.accesses(anchor));
+    let with = |copied: Vec<OperandCopy>| {
         let variant = TileVariant { copied, ..variant.clone() };
         TileVariant { cost: cost(b, anchor, &variant), ..variant }
     };
-    let in_rows = accesses.iter().position(|it| is_read_in_rows(b, it, &variant, &extents));
-    let must = !scattered.is_empty();
-    let wanted: Vec<u32> = match must {
-        true => scattered.iter().map(|it| it.0).collect(),
-        false => in_rows.map(|it| it as u32).into_iter().collect(),
+    let in_rows = accesses.iter().position(|it| is_read_in_rows(b, it, variant, &extents));
+    let wanted = match (scattered, in_rows) {
+        ([], Some(read)) => &[read as u32][..],
+        (scattered, _) => scattered,
     };
     if wanted.is_empty() {
-        return vec![with_copies(Vec::new())];
+        return vec![with(Vec::new())];
     }
     let copy = |read: u32, scope| {
         // The copy's dimensions are the axes on which the read depends.
         let access = &accesses[read as usize];
-        let dim = (0..vector).filter(|it| access.depends_on(*it)).count();
+        let dim = (0..variant.vector).filter(|it| access.depends_on(*it)).count();
         OperandCopy { read, dim, scope }
     };
     let copies = [CopyScope::Panel, CopyScope::Whole]
-        .map(|scope| with_copies(wanted.iter().map(|it| copy(*it, scope)).collect()));
-    copies.into_iter().chain((!must).then(|| with_copies(Vec::new()))).collect()
+        .map(|scope| with(wanted.iter().map(|it| copy(*it, scope)).collect()));
+    let in_place = scattered.is_empty().then(|| with(Vec::new()));
+    copies.into_iter().chain(in_place).collect()
 }
 
 /// Returns the variant whose reduction runs block by block, where it has several blocks, and several
