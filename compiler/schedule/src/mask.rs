@@ -331,7 +331,7 @@ fn may_make_no_number(op: UnaryOp) -> bool {
 }
 
 /// Returns polynomials none of which is negative where a condition holds, or where it does not.
-fn implied(condition: &Expr, holds: bool) -> Vec<Poly> {
+pub(crate) fn implied(condition: &Expr, holds: bool) -> Vec<Poly> {
     match condition {
         Expr::Unary(UnaryOp::Not, a) => implied(a, !holds),
         Expr::Binary(BinaryOp::And, a, b) if holds => [implied(a, true), implied(b, true)].concat(),

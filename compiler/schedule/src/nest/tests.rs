@@ -456,3 +456,15 @@ fn a_tightened_loop_ends_with_the_last_of_its_online_reductions() {
     let line = nest.lines().find(|it| it.contains("for j_0")).map(str::trim);
     insta::assert_snapshot!(line.unwrap(), @"for j_0 in 0..((min(16, 2*i_0 + 7)))");
 }
+
+#[test]
+fn reads_stand_in_bounds_in_both_branches_of_a_choice() {
+    for index in ["(i + 20) % 56", "(i + 55) % 56", "if i > 50 { 50 } else { i.min(40) }"] {
+        let source = format!(
+            "#[autotune(dims(H = 56))]
+            fn f(x: Tensor<f32, H>) -> Tensor<f32, {{ H + 2 }}> {{ compute(|i| x[[{index}]]) }}"
+        );
+        let schedule = Schedule::new(&tvmtune_ir::dsl::program(&source).unwrap());
+        assert_eq!(verify(&lower(&schedule)), [], "{index}");
+    }
+}

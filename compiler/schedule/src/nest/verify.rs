@@ -16,7 +16,8 @@ use std::fmt;
 
 use super::{Nest, Scope, Stmt};
 use crate::LoopKind;
-use tvmtune_ir::dag::condition::inequalities;
+use crate::mask::implied;
+
 use tvmtune_ir::dag::{Expr, Subscript, TensorId};
 use tvmtune_ir::poly::{Atom, Facts, Poly, VarId};
 
@@ -169,10 +170,11 @@ impl<'a> Verifier<'a> {
         if let Expr::Select { condition, then, otherwise } = expr {
             self.expr(condition);
             let n_known = self.known.len();
-            self.known.extend(inequalities(condition).unwrap_or_default());
-            self.expr(then);
-            self.known.truncate(n_known);
-            self.expr(otherwise);
+            for (holds, value) in [(true, then), (false, otherwise)] {
+                self.known.extend(implied(condition, holds));
+                self.expr(value);
+                self.known.truncate(n_known);
+            }
         } else {
             expr.children().into_iter().for_each(|it| self.expr(it));
         }
