@@ -85,6 +85,27 @@ fn in_blocks_of_rows(dag: &Dag, rows: u64) -> Schedule {
 }
 
 #[test]
+fn tasks_between_borders_have_choices_of_their_own() {
+    let x = Array::whole_numbers(DType::F32, &[2, 20, 30], 3);
+    // The first and the last rows between the borders, for tasks of one row.
+    for row in [2, 3, 20, 21] {
+        let source = format!(
+            "#[autotune]
+             fn f(x: Tensor<f32, 2, 20, 30>) -> Tensor<f32, 2, 24, 34> {{
+                 compute(|c, y, p| {{
+                     let inside = x[[c, (y - 2).clamp(0, 19), (p - 2).clamp(0, 29)]];
+                     if y == {row} {{ 100.0 }} else {{ inside }}
+                 }})
+             }}"
+        );
+        for rows in [1, 2, 4] {
+            let scheduled = |dag: &Dag, _| in_blocks_of_rows(dag, rows);
+            check_scheduled(&source, std::slice::from_ref(&x), &scheduled);
+        }
+    }
+}
+
+#[test]
 fn only_the_tasks_at_the_borders_of_an_image_have_them() {
     let x = Array::whole_numbers(DType::F32, &[2, 20, 30], 3);
     let padded = |index: &str| {
