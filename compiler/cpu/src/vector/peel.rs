@@ -29,8 +29,9 @@ const MAX_PEELED: i64 = 4;
 /// Vectors that an iteration stores, up to which its loop may be there several times: those of the windows of
 /// a tile are hundreds. Chosen by judgement.
 const MAX_VECTORS: i64 = 1000;
-/// Vectors that an iteration stores, up to which a loop is split anywhere, and splits of one: tensors side by
-/// side are copied one after the other. Chosen by judgement.
+/// Vectors that the code of an iteration stores, up to which a loop is split anywhere, and splits of one: tensors
+/// side by side are copied one after the other. Tasks, and loops with others inside, are split up to it as well.
+/// Chosen by judgement.
 const MAX_SPLIT_VECTORS: i64 = 16;
 const MAX_SPLITS: usize = 8;
 /// The fewest iterations of a loop that is peeled.

@@ -1,4 +1,4 @@
-//! Lowering of stores and updates: element addresses, lane masks, and reductions over lanes.
+//! Lowering of stores: element addresses, lane masks, and reductions over lanes. Updates are in `accumulate.rs`.
 
 use super::accumulate::reducing_op;
 use super::affine::{Affine, Coef, LANE};

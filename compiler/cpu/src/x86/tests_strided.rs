@@ -11,7 +11,7 @@ use tvmtune_schedule::{AxisId, LoopKind, Schedule, StageId, nest};
 use super::assemble;
 use crate::vector::lower;
 
-/// What element 0 of `x` is here; other words are those of the code's constants.
+/// The number that stands for element 0 of `x`, beyond the words of the code's constants.
 const FIRST: i64 = 1 << 40;
 
 /// The number of a register in its file.

@@ -42,7 +42,7 @@ impl Poly {
             let it = rest.clone() + operand.clone() * times;
             it.is_proven_nonnegative(facts) || it.cases(facts, left)
         };
-        // What a subtracted minimum leaves is at least what each operand leaves; of an added one, both count.
+        // A subtracted minimum takes no more away than either operand does; of an added one, both operands count.
         if is_either { with(&a) || with(&b) } else { with(&a) && with(&b) }
     }
 }
