@@ -446,6 +446,14 @@ impl Value {
         };
         [a, b, c].into_iter().flatten()
     }
+
+    /// Calls `visit` for each operand that is a register.
+    pub(crate) fn for_each_read(&self, visit: &mut dyn FnMut(Reg)) {
+        if let Value::Reg(reg) = self {
+            visit(*reg);
+        }
+        self.operands().for_each(|it| it.for_each_read(visit));
+    }
 }
 
 impl Stmt {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{Reg, Stmt, Value, VectorCode};
+use super::{Reg, Stmt, VectorCode};
 
 /// A register that is read, or assigned under a mask, before it is defined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,12 +49,5 @@ fn for_each_read(stmt: &Stmt, visit: &mut dyn FnMut(Reg)) {
     if let Stmt::Set { reg, mask: Some(_), .. } = stmt {
         visit(*reg);
     }
-    stmt.operands().for_each(|it| value_reads(it, visit));
-}
-
-fn value_reads(value: &Value, visit: &mut dyn FnMut(Reg)) {
-    if let Value::Reg(reg) = value {
-        visit(*reg);
-    }
-    value.operands().for_each(|it| value_reads(it, visit));
+    stmt.operands().for_each(|it| it.for_each_read(visit));
 }

@@ -6,6 +6,7 @@
 //! Values have a kind. The bits of floats never become integers unless a minimum has removed NaNs
 //! first: which of two NaNs an operation passes on is not specified.
 
+mod bytes;
 mod runs;
 mod values;
 

@@ -3,7 +3,8 @@
 //! In: a [`Phase`]. Out: a [`MachineFunction`]. Next: [`super::regalloc`].
 //!
 //! `value.rs`, `memory.rs`, `mask.rs` and `convert.rs` select vector instructions for expressions;
-//! `transpose.rs` selects them for four strided accesses at a time, `bytes.rs` for stores of bytes;
+//! `transpose.rs` selects them for four strided accesses at a time, `bytes.rs` for stores of bytes, which
+//! `byte_values.rs` recognizes;
 //! `pointer.rs` advances induction variables and makes memory operands; this file selects statements.
 //!
 //! # Invariants
@@ -12,6 +13,7 @@
 //!   target's former value.
 //! - Phase-invariant values are computed once, before the first task.
 
+mod byte_values;
 mod bytes;
 mod convert;
 mod long;
@@ -25,6 +27,7 @@ mod value;
 
 use std::collections::BTreeMap;
 
+use self::byte_values::Uses;
 use super::encode::{Constants, Width};
 use super::induction::{ActiveVars, InductionPlan, Trips};
 use super::inst::{
@@ -69,6 +72,8 @@ struct Selector<'a> {
     regs: Vec<VirtReg>,
     /// For each of these, whether it is a mask register.
     truth_values: Vec<bool>,
+    /// The uses of each of these.
+    uses: Vec<Uses>,
     plan: InductionPlan,
     active: ActiveVars,
     n_scopes: usize,
@@ -95,6 +100,7 @@ pub(super) fn select(
         phase_constants: BTreeMap::new(),
         regs: (0..kernel.n_regs).map(VirtReg).collect(),
         truth_values: vec![false; kernel.n_regs as usize],
+        uses: vec![Uses::default(); kernel.n_regs as usize],
         sums: vec![None; plan.n_sums()],
         plan,
         active: ActiveVars::default(),
@@ -102,6 +108,7 @@ pub(super) fn select(
         copy_slots: None,
     };
     select.find_truth_values(&phase.body);
+    Uses::count(&phase.body, &mut select.uses);
     select.tasks(&grid, phase);
     let mut code = select.code;
     let body = std::mem::replace(&mut code.insts, select.prologue);

@@ -151,7 +151,7 @@ fn waits_for_memory(b: &Builder, rows: &Rows) -> bool {
 }
 
 /// Returns the axis along which a reduction can be vectorized: all reads are contiguous along it, or
-/// independent of it, and it is as long as a vector. With it the first of the axes that are one run
+/// independent of it, and it fills most of a vector. With it the first of the axes that are one run
 /// of memory together with it.
 pub(super) fn contiguous_reduction(b: &Builder, stage: StageId) -> Option<(usize, usize)> {
     let compute = b.compute(stage);
@@ -180,7 +180,7 @@ pub(super) fn contiguous_reduction(b: &Builder, stage: StageId) -> Option<(usize
     };
     let first = (compute.n_spatial..along).rev().take_while(flat).last().unwrap_or(along);
     let length: u64 = extents[first..=along].iter().size();
-    (length >= b.lanes()).then_some((first, along))
+    (2 * length >= b.lanes()).then_some((first, along))
 }
 
 /// Returns whether a stage is one of the two that the program makes of a reduction by lanes.
