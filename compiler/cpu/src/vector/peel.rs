@@ -7,9 +7,9 @@
 //! ```
 //!
 //! In: a loop of known extent. Out: the iterations from which on a choice is another, at which
-//! [`super::partition`] splits it. A choice by the variables of loops inside as well is open for a few
-//! iterations, before and after which it is known: so the first and the last tasks of a phase have the borders
-//! of an image.
+//! [`super::partition`] splits it. A choice by the variables of loops inside as well, by lanes, or by others that
+//! hardly vary, is open for a few iterations, before and after which it is known: so the first and the last tasks
+//! of a phase have the borders of an image.
 //!
 //! # Source
 //!
@@ -30,9 +30,11 @@ const MAX_PEELED: i64 = 4;
 /// a tile are hundreds. Chosen by judgement.
 const MAX_VECTORS: i64 = 1000;
 /// Vectors that the code of an iteration stores, up to which a loop is split anywhere, and splits of one: tensors
-/// side by side are copied one after the other. Tasks, and loops with others inside, are split up to it as well.
-/// Chosen by judgement.
+/// side by side are copied one after the other. Chosen by judgement.
 const MAX_SPLIT_VECTORS: i64 = 16;
+/// Vectors that the code of an iteration stores, up to which tasks, and loops with others inside, are split: those
+/// of a tile of accumulators and of its windows. Chosen by measurement.
+const MAX_TILE_VECTORS: i64 = 128;
 const MAX_SPLITS: usize = 8;
 /// The fewest iterations of a loop that is peeled.
 const MIN_EXTENT: i64 = 2;
@@ -48,7 +50,7 @@ impl Lowering<'_> {
             (LoopMode::Serial, Some(n)) if n <= MAX_VECTORS => n,
             (LoopMode::Serial, None) | (LoopMode::Parallel, _) => {
                 match n_vectors_of_code(&loop_.body, self.lanes()) {
-                    n if n <= MAX_SPLIT_VECTORS => n,
+                    n if n <= MAX_TILE_VECTORS => n,
                     _ => return Ok(Vec::new()),
                 }
             }
@@ -57,11 +59,13 @@ impl Lowering<'_> {
         let mut points = Vec::new();
         for Comparison { op, mut form } in self.open_choices(loop_)? {
             let Some(Coef::Const(step)) = form.take(loop_.var) else { continue };
-            if !self.is_of_loops_inside(&form) {
+            // Between the turns for the least and the greatest value, iterations of the loops inside, lanes, and
+            // remainders that are known at launch differ.
+            let Interval { lo, hi } = self.interval(&form);
+            let is_narrow = hi.saturating_sub(lo) / MAX_PEELED <= step.abs();
+            if !self.is_of_loops_inside(&form) && !is_narrow {
                 continue;
             }
-            // Between the turns for the least and the greatest value, iterations of the loops inside differ.
-            let Interval { lo, hi } = self.interval(&form);
             for rest in [lo, hi] {
                 let holds = |iteration: i64| compare(op, step * iteration + rest);
                 points.extend(turn(extent, &holds));

@@ -79,6 +79,15 @@ impl<'a> ActiveLanes<'a> {
         }
     }
 
+    /// Returns whether some lane is known to be active.
+    fn has_some(self, simd: Simd) -> bool {
+        match self {
+            ActiveLanes::All => true,
+            ActiveLanes::Known(bits) => bits & first_lanes(simd.lanes()) != 0,
+            ActiveLanes::First(_) | ActiveLanes::Where(_) => false,
+        }
+    }
+
     fn is_known(self) -> bool {
         matches!(self, ActiveLanes::All | ActiveLanes::Known(_))
     }
@@ -172,7 +181,7 @@ pub(super) fn is_gather(
     let isa = simd.isa;
     storage == Storage::of_lanes(simd.width)
         && match canonical_lanes(lanes, storage) {
-            LaneStride::Uniform => active != ActiveLanes::All && isa == Isa::Avx2,
+            LaneStride::Uniform => isa == Isa::Avx2 && !active.has_some(simd),
             LaneStride::Contiguous => false,
             LaneStride::Strided(_) => {
                 permuted_stride(isa, lanes, storage, active).is_none()

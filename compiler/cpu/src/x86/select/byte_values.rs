@@ -71,6 +71,10 @@ impl Range {
 }
 
 impl Uses {
+    pub(super) fn is_set_once(self) -> bool {
+        self.sets == 1
+    }
+
     /// Counts those of each register in a list of statements, and in blocks inside.
     pub(super) fn count(body: &[Stmt], uses: &mut [Self]) {
         for stmt in body {
@@ -110,7 +114,7 @@ impl<'a> ByteStore<'a> {
         let mut sets: Vec<ByteSet<'a>> = Vec::new();
         for stmt in stmts.iter().take(MAX_SETS + 1) {
             match stmt {
-                Stmt::Set { reg, value, mask: None } if uses[reg.0 as usize].sets == 1 => {
+                Stmt::Set { reg, value, mask: None } if uses[reg.0 as usize].is_set_once() => {
                     sets.push(ByteSet { reg: *reg, value, range: range(value, &sets)? });
                 }
                 Stmt::Store {

@@ -46,7 +46,15 @@ impl Selector<'_> {
             let packed = self.load_bytes_apart(first, bytes);
             return self.load_packed(Operand::Reg(packed), storage, None, dst);
         }
-        match (canonical, self.mask_register(active)) {
+        let mask = self.mask_register(active);
+        if let (LaneStride::Uniform, Some(mask)) = (canonical, mask)
+            && is_of_lanes
+            && !self.is_avx512()
+            && self.broadcast_where(element, active, mask, dst)
+        {
+            return;
+        }
+        match (canonical, mask) {
             (LaneStride::Uniform, None) => {
                 let place = self.element_operand(element, storage);
                 self.load_uniform(place, storage, dst);
@@ -82,7 +90,7 @@ impl Selector<'_> {
         }
     }
 
-    fn element_operand(&mut self, element: Element<'_>, storage: Storage) -> MemOperand {
+    pub(super) fn element_operand(&mut self, element: Element<'_>, storage: Storage) -> MemOperand {
         match element.index {
             None => self.mem_operand(element.address),
             Some(index) => self.gather_operand(element.address, (index, storage.bytes() as u8)),

@@ -23,6 +23,7 @@ mod pointer;
 mod strided;
 mod strided_bytes;
 mod transpose;
+mod uniform;
 mod value;
 
 use std::collections::BTreeMap;
@@ -72,6 +73,8 @@ struct Selector<'a> {
     regs: Vec<VirtReg>,
     /// For each of these, whether it is a mask register.
     truth_values: Vec<bool>,
+    /// For each of these, whether it has one number in all lanes.
+    uniform: Vec<bool>,
     /// The uses of each of these.
     uses: Vec<Uses>,
     plan: InductionPlan,
@@ -100,6 +103,7 @@ pub(super) fn select(
         phase_constants: BTreeMap::new(),
         regs: (0..kernel.n_regs).map(VirtReg).collect(),
         truth_values: vec![false; kernel.n_regs as usize],
+        uniform: vec![false; kernel.n_regs as usize],
         uses: vec![Uses::default(); kernel.n_regs as usize],
         sums: vec![None; plan.n_sums()],
         plan,
@@ -109,6 +113,7 @@ pub(super) fn select(
     };
     select.find_truth_values(&phase.body);
     Uses::count(&phase.body, &mut select.uses);
+    select.find_uniform(&phase.body);
     select.tasks(&grid, phase);
     let mut code = select.code;
     let body = std::mem::replace(&mut code.insts, select.prologue);

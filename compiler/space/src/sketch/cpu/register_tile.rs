@@ -16,6 +16,7 @@
 use crate::sketch::layout::WORD_BYTES;
 use tvmtune_cpu::vector::Simd;
 use tvmtune_ir::dag::access::Access;
+use tvmtune_ir::target::Isa;
 
 /// A tile of accumulators.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -105,7 +106,7 @@ impl Operand {
     }
 }
 
-/// Counts the vector registers that a tile needs.
+/// Counts the vector registers that a tile needs, but for a mask.
 pub(super) fn registers(rows: u64, vectors: u64, operands: &[Operand]) -> u64 {
     let resident = |it: &Operand| if it.vector && !it.per_row { vectors } else { 0 };
     // One more for an operand that is loaded and used at once.
@@ -121,11 +122,16 @@ pub(super) fn choose(
     (rows, lanes): (u64, u64),
 ) -> RegisterTile {
     let n_vectors = lanes.div_ceil(simd.lanes().unsigned_abs());
+    // The mask of a tail is a vector where there are no mask registers. Longer extents have tiles without it.
+    let n_masks = |vectors: u64| {
+        let has_tail = vectors >= n_vectors && !lanes.is_multiple_of(simd.lanes().unsigned_abs());
+        u64::from(has_tail && simd.isa == Isa::Avx2)
+    };
     let mut best = RegisterTile { rows: 1, vectors: 1, cycles: f64::INFINITY };
     for vectors in 1..=n_vectors.min(MAX_TILE.1) {
         for tile_rows in 1..=rows.min(MAX_TILE.0) {
-            let free =
-                u64::from(simd.registers()).checked_sub(registers(tile_rows, vectors, operands));
+            let taken = registers(tile_rows, vectors, operands) + n_masks(vectors);
+            let free = u64::from(simd.registers()).checked_sub(taken);
             let Some(free) = free else { break };
             let n_tiles = rows.div_ceil(tile_rows) * n_vectors.div_ceil(vectors);
             let one = match windows {
@@ -191,7 +197,6 @@ fn gcd(a: u64, b: u64) -> u64 {
 mod tests {
     use super::*;
     use tvmtune_cpu::vector::Width;
-    use tvmtune_ir::target::Isa;
 
     /// The operands of a product of matrices, of which so many rows of the first stay in the cache.
     fn operands(cached_rows: u64) -> [Operand; 2] {
@@ -225,6 +230,13 @@ mod tests {
         check(Isa::Avx512, 1, 768, (1, 12));
         check(Isa::Avx512, 7, 512, (7, 2));
         check(Isa::Avx512, 100, 16, (25, 1));
+    }
+
+    #[test]
+    fn tails_have_a_mask_in_a_register_of_avx2() {
+        check(Isa::Avx2, 600, 24, (4, 3));
+        check(Isa::Avx2, 600, 22, (3, 3));
+        check(Isa::Avx512, 600, 40, (9, 3));
     }
 
     #[test]
