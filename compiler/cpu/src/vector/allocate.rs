@@ -72,12 +72,12 @@ impl Allocations {
         self.scoped.get(&var).cloned()
     }
 
-    /// Counts the registers of tensors that are live somewhere in a loop, or of `None` in the phase.
-    pub(super) fn n_registers(&self, loop_: Option<VarId>) -> usize {
+    /// Returns the registers of tensors that are live somewhere in a loop, or of `None` in the phase.
+    pub(super) fn live_registers(&self, loop_: Option<VarId>) -> BTreeSet<Reg> {
         let is_live = |tensor: &TensorId| {
             loop_.is_none_or(|it| self.live_in.get(tensor).is_some_and(|loops| loops.contains(&it)))
         };
-        self.registers.keys().filter(|(tensor, _)| is_live(tensor)).count()
+        self.registers.iter().filter(|((tensor, _), _)| is_live(tensor)).map(|it| *it.1).collect()
     }
 
     pub(super) fn reg(&self, tensor: TensorId, offset: i64) -> Option<Reg> {

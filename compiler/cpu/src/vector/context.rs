@@ -6,7 +6,7 @@ use super::cse::{self, Budget, PendingStmt};
 use super::numbering::{Interned, MaskRef, ValueGraph, ValueId};
 use super::table::Table;
 use super::tree::{DerivedOp, GuardId, Tree, Write};
-use super::windows;
+use super::{live_ranges, windows};
 use super::{Address, Count, DivOp, LaneStride, Reg, Simd, Stmt, Storage, Unsupported};
 use tvmtune_ir::dag::TensorId;
 use tvmtune_ir::poly::{Interval, Poly, VarId, gcd};
@@ -410,11 +410,14 @@ impl<'t> Lowering<'t> {
     pub(super) fn flush(&mut self) {
         let new = Block::new(self.simd);
         let mut block = std::mem::replace(self.block(), new);
-        let budget = Budget {
-            registers: self.simd.registers() - 1,
-            live_through: self.allocations.n_registers(block.innermost) as u32,
-        };
-        windows::reorder(&block.graph, &self.interned, budget.registers, &mut block.pending);
+        let registers = self.simd.registers() - 1;
+        let live_through = self.allocations.live_registers(block.innermost);
+        windows::reorder(&block.graph, &self.interned, registers, &mut block.pending);
+        live_ranges::shorten(&block.graph, &self.interned, &mut block.pending);
+        let live_within =
+            live_ranges::of_block(&block.graph, &self.interned, &block.pending, &live_through);
+        let live_through = live_through.len() as u32;
+        let budget = Budget { registers, live_through, live_within: &live_within };
         cse::emit(
             &block.graph,
             &block.pending,

@@ -42,10 +42,12 @@ pub(super) enum PendingStmt {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Budget {
+pub(super) struct Budget<'a> {
     /// Registers of the machine, less one for temporaries.
     pub(super) registers: u32,
     pub(super) live_through: u32,
+    /// The first and the last statement of each register that is live in a part of the block.
+    pub(super) live_within: &'a [(usize, usize)],
 }
 
 /// Emits pending statements to `out`; `new_reg` makes registers.
@@ -53,7 +55,7 @@ pub(super) fn emit(
     graph: &ValueGraph,
     pending: &[PendingStmt],
     interned: &Interned,
-    budget: Budget,
+    budget: Budget<'_>,
     new_reg: &mut dyn FnMut() -> Reg,
     out: &mut Vec<Stmt>,
 ) {
@@ -131,7 +133,7 @@ impl Uses {
         graph: &ValueGraph,
         interned: &Interned,
         pending: &[PendingStmt],
-        budget: Budget,
+        budget: Budget<'_>,
     ) -> ReusePlan {
         let mut kept = ReusePlan {
             always: vec![false; graph.ops.len()],
@@ -141,6 +143,9 @@ impl Uses {
             gaps: vec![Vec::new(); graph.ops.len()],
         };
         let mut pressure = vec![budget.live_through; pending.len()];
+        for (first, last) in budget.live_within {
+            pressure[*first..=*last].iter_mut().for_each(|it| *it += 1);
+        }
         // Gaps between uses of one load: (is one instruction, length in statements, node, index of the gap).
         let mut gaps = Vec::new();
         for id in &self.order {
@@ -302,7 +307,11 @@ fn plan_stores(
 }
 
 /// Takes a register in each of some ranges of statements; returns whether there are enough.
-fn take_registers(live: &[RangeInclusive<usize>], pressure: &mut [u32], budget: Budget) -> bool {
+fn take_registers(
+    live: &[RangeInclusive<usize>],
+    pressure: &mut [u32],
+    budget: Budget<'_>,
+) -> bool {
     live.iter().for_each(|it| pressure[it.clone()].iter_mut().for_each(|it| *it += 1));
     let fits = live.iter().all(|it| pressure[it.clone()].iter().all(|it| *it <= budget.registers));
     if !fits {
@@ -319,7 +328,7 @@ fn is_rematerializable(op: Op) -> bool {
 struct Emitter<'a> {
     graph: &'a ValueGraph,
     interned: &'a Interned,
-    budget: Budget,
+    budget: Budget<'a>,
     kept: ReusePlan,
     /// The register that holds a node at this point.
     in_register: Vec<Option<Reg>>,

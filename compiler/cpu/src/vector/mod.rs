@@ -54,6 +54,7 @@ mod choices;
 mod context;
 mod interchange;
 mod lane_phases;
+mod live_ranges;
 mod table;
 pub(crate) mod transpose;
 mod tree;

@@ -91,7 +91,7 @@ fn kernel(isa: Isa, function: Function<'_>, n_vectors: i64) -> VectorCode {
         n_regs += 1;
         Reg(n_regs - 1)
     };
-    let budget = Budget { registers: isa.registers() - 1, live_through: 0 };
+    let budget = Budget { registers: isa.registers() - 1, live_through: 0, live_within: &[] };
     cse::emit(&graph, &[store], &interned, budget, &mut new_reg, &mut body);
     let count = Count::Const(n_vectors);
     let body = vec![Stmt::Loop { var: VarId(0), count, body }];

@@ -36,9 +36,9 @@ fn the_last_statement_that_reads_a_row_asks_for_the_next() {
     t1: tensor 2
     phase
       loop v4 in 0..5
-        r0 = -inf
         r1 = MaxF(t0[128*v4].n, -inf)
         r2 = MaxF(t0[128*v4 + 64].n, -inf)
+        r0 = -inf
         r0 = MaxF(reduce MaxF(MaxF(r1, r2)), r0)
         loop v5 in 0..2
           t1[128*v4 + 64*v5].n = SubF(t0[128*v4 + 64*v5].n, r0)

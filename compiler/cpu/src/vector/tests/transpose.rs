@@ -301,7 +301,7 @@ fn emitted(from: Base, to: Base, words: &[(Option<i64>, i64)], n_registers: u32)
         n_regs += 1;
         Reg(n_regs - 1)
     };
-    let budget = Budget { registers: n_registers, live_through: 0 };
+    let budget = Budget { registers: n_registers, live_through: 0, live_within: &[] };
     cse::emit(&graph, &pending, &interned, budget, &mut new_reg, &mut body);
     transpositions(&body)
 }

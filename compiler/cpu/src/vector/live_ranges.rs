@@ -1,0 +1,201 @@
+//! Shorter live ranges of accumulators whose reduction is written out: they start with their first term, and end
+//! with their last.
+//!
+//! ```text
+//! r0 = 0; r1 = 0; r0 = fma(a, b, r0); ..; r1 = fma(c, d, r1); ..; t[0] = r0; t[8] = r1
+//!     =>   r0 = 0; r0 = fma(a, b, r0); ..; t[0] = r0; r1 = 0; r1 = fma(c, d, r1); ..; t[8] = r1
+//! ```
+//!
+//! In: the statements of a block, in the order that [`super::windows`] gives them. Out: the same ones; the registers
+//! that are free meanwhile hold operands ([`super::cse`]).
+//!
+//! # Invariants
+//!
+//! - Nothing passes an assignment to a register that it reads, or an access to memory that it writes.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::cse::PendingStmt;
+use super::numbering::{Interned, MaskRef, Op, ValueGraph, ValueId};
+use super::transpose::base_of;
+use super::{Base, LaneStride, Reg};
+
+/// The registers and the memory of a statement.
+struct Effects {
+    set: Option<Reg>,
+    reads: BTreeSet<Reg>,
+    loads: BTreeSet<Base>,
+    stores: Option<Base>,
+}
+
+impl Effects {
+    fn of(graph: &ValueGraph, interned: &Interned, stmt: &PendingStmt) -> Self {
+        let (mut reads, mut loads) = (BTreeSet::new(), BTreeSet::new());
+        let (set, stores, value, mask) = match *stmt {
+            PendingStmt::Set { reg, value, mask } => (Some(reg), None, Some(value), mask),
+            PendingStmt::Store { address, value, mask, .. } => {
+                (None, Some(interned.addresses.value(address).base), Some(value), mask)
+            }
+            PendingStmt::Prefetch { .. } => (None, None, None, MaskRef::All),
+        };
+        // A register keeps its values in the other lanes.
+        reads.extend(set.filter(|_| mask != MaskRef::All));
+        let mut open: Vec<ValueId> = value.into_iter().collect();
+        open.extend(match mask {
+            MaskRef::Where(id) => Some(id),
+            MaskRef::All | MaskRef::First(_) => None,
+        });
+        let mut seen = BTreeSet::new();
+        while let Some(id) = open.pop() {
+            if !seen.insert(id) {
+                continue;
+            }
+            if let Op::Reg(reg, _) = graph.op(id) {
+                reads.insert(reg);
+            }
+            loads.extend(base_of(graph, interned, id));
+            open.extend(graph.op(id).children());
+        }
+        Self { set, reads, loads, stores }
+    }
+
+    fn mentions(&self, reg: Reg) -> bool {
+        self.set == Some(reg) || self.reads.contains(&reg)
+    }
+
+    /// Returns whether a store may stand before this statement instead of behind it.
+    fn lets_pass(&self, store: &Self) -> bool {
+        let touches = |base: Base| self.loads.contains(&base) || self.stores == Some(base);
+        !self.set.is_some_and(|it| store.reads.contains(&it))
+            && !store.stores.is_some_and(touches)
+            && !self.stores.is_some_and(|it| store.loads.contains(&it))
+    }
+}
+
+/// Returns the first and the last statement of each register of a block that is not live after it.
+pub(super) fn of_block(
+    graph: &ValueGraph,
+    interned: &Interned,
+    pending: &[PendingStmt],
+    live_after: &BTreeSet<Reg>,
+) -> Vec<(usize, usize)> {
+    let mut ranges: BTreeMap<Reg, (usize, usize)> = BTreeMap::new();
+    for (at, stmt) in pending.iter().enumerate() {
+        let Effects { set, reads, .. } = Effects::of(graph, interned, stmt);
+        // What is read first has its value from before.
+        reads.into_iter().for_each(|it| ranges.entry(it).or_insert((0, at)).1 = at);
+        set.into_iter().for_each(|it| ranges.entry(it).or_insert((at, at)).1 = at);
+    }
+    ranges.retain(|reg, _| !live_after.contains(reg));
+    ranges.into_values().collect()
+}
+
+/// Moves assignments of constants to where their register is used first, and stores to where their value is known.
+pub(super) fn shorten(graph: &ValueGraph, interned: &Interned, pending: &mut [PendingStmt]) {
+    let mut effects: Vec<Effects> =
+        pending.iter().map(|it| Effects::of(graph, interned, it)).collect();
+    for at in (0..pending.len()).rev() {
+        let PendingStmt::Set { reg, value, mask: MaskRef::All } = pending[at] else { continue };
+        if !matches!(graph.op(value), Op::Splat(_)) {
+            continue;
+        }
+        let distance = effects[at + 1..].iter().position(|it| it.mentions(reg));
+        if let Some(distance) = distance {
+            pending[at..=at + distance].rotate_left(1);
+            effects[at..=at + distance].rotate_left(1);
+        }
+    }
+    for at in 0..pending.len() {
+        // Strided stores stand side by side.
+        let lanes = match pending[at] {
+            PendingStmt::Store { lanes, .. } => lanes,
+            _ => continue,
+        };
+        let (before, store) = (&effects[..at], &effects[at]);
+        let n_passed = before.iter().rev().take_while(|it| it.lets_pass(store)).count();
+        let sets = before.iter().rev().nth(n_passed).and_then(|it| it.set);
+        let is_known_there = sets.is_some_and(|it| store.reads.contains(&it));
+        if is_known_there && !matches!(lanes, LaneStride::Strided(_)) {
+            pending[at - n_passed..=at].rotate_right(1);
+            effects[at - n_passed..=at].rotate_right(1);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Address, Linear, Simd, Storage, VectorBinary, Width};
+    use super::*;
+    use crate::vector::EntryId;
+    use crate::vector::numbering::MemRef;
+    use tvmtune_ir::target::Isa;
+
+    /// Statements of a block, written down: `r0 = 0`, `r0 += t1`, `t2 = r0`.
+    fn shortened(text: &str, live_after: &[u32]) -> (String, Vec<(usize, usize)>) {
+        let mut graph = ValueGraph::new(Simd { isa: Isa::Avx2, width: Width::Bits32 });
+        let mut interned = Interned::default();
+        let number = |it: &str| it[1..].parse::<u32>().unwrap();
+        let mut stmts = Vec::new();
+        for stmt in text.split("; ") {
+            let parts: Vec<&str> = stmt.split(' ').collect();
+            let place = |interned: &mut Interned, at: &str| {
+                let base = Base::Table(EntryId(number(at)));
+                interned.addresses.id(Address { base, offset: Linear::default() })
+            };
+            let (mask, lanes, storage) = (MaskRef::All, LaneStride::Contiguous, Storage::Word);
+            let stmt = match parts.as_slice() {
+                [reg, "=", "0"] => {
+                    let value = graph.node(Op::Splat(0));
+                    PendingStmt::Set { reg: Reg(number(reg)), value, mask }
+                }
+                [reg, "+=", from] => {
+                    let reg = Reg(number(reg));
+                    let address = place(&mut interned, from);
+                    let load = Op::Load(MemRef { address, storage, mask, epoch: 0 }, lanes);
+                    let (old, load) = (graph.node(Op::Reg(reg, 0)), graph.node(load));
+                    let value = graph.node(Op::Binary(VectorBinary::AddF, old, load));
+                    PendingStmt::Set { reg, value, mask }
+                }
+                [to, "=", reg] => {
+                    let address = place(&mut interned, to);
+                    let value = graph.node(Op::Reg(Reg(number(reg)), 0));
+                    PendingStmt::Store { address, lanes, storage, value, mask }
+                }
+                other => panic!("{other:?} is not expected"),
+            };
+            stmts.push((stmt, parts.join(" ")));
+        }
+        let mut pending: Vec<PendingStmt> = stmts.iter().map(|it| it.0).collect();
+        shorten(&graph, &interned, &mut pending);
+        let text = |it: &PendingStmt| {
+            let found = stmts.iter().find(|(stmt, _)| format!("{stmt:?}") == format!("{it:?}"));
+            found.unwrap().1.as_str()
+        };
+        let shown: Vec<&str> = pending.iter().map(text).collect();
+        let live = live_after.iter().map(|it| Reg(*it)).collect();
+        (shown.join("; "), of_block(&graph, &interned, &pending, &live))
+    }
+
+    #[test]
+    fn accumulators_live_from_their_first_term_to_their_last() {
+        let text = "r0 = 0; r1 = 0; r0 += t0; r0 += t1; r1 += t0; t2 = r0; t2 = r1";
+        let (shown, live) = shortened(text, &[]);
+        assert_eq!(shown, "r0 = 0; r0 += t0; r0 += t1; t2 = r0; r1 = 0; r1 += t0; t2 = r1");
+        assert_eq!(live, [(0, 3), (4, 6)]);
+    }
+
+    #[test]
+    fn stores_pass_no_access_to_their_memory() {
+        for text in ["r0 += t0; r1 += t2; t2 = r0", "r0 += t0; t2 = r1; t2 = r0"] {
+            assert_eq!(shortened(text, &[]).0, text);
+        }
+        let (shown, _) = shortened("r0 += t0; r1 += t1; t2 = r0", &[]);
+        assert_eq!(shown, "r0 += t0; t2 = r0; r1 += t1");
+    }
+
+    #[test]
+    fn registers_that_are_set_before_and_used_after_live_longer() {
+        let (shown, live) = shortened("r1 = 0; t2 = r0; r1 += t0", &[1]);
+        assert_eq!((shown.as_str(), live), ("t2 = r0; r1 = 0; r1 += t0", vec![(0, 0)]));
+    }
+}
