@@ -359,9 +359,23 @@ impl Builder {
         let cycles_of = |stage: &StageId| {
             let n_ops = work(&self.compute(*stage).body) as f64;
             let each = n_ops * CYCLES_PER_OP + CYCLES_PER_ITERATION;
-            self.extents(*stage).iter().size() as f64 * each / self.lanes() as f64
+            self.n_vectors(*stage) * each
         };
         stages.into_iter().map(cycles_of).sum()
+    }
+
+    /// Estimates the vectors that a stage computes on a CPU: one for each row that is shorter than a vector.
+    fn n_vectors(&self, stage: StageId) -> f64 {
+        let (extents, n_spatial, accesses) =
+            (self.extents(stage), self.n_spatial(stage), self.accesses(stage));
+        let n_elements = extents.iter().size() as f64;
+        let last = extents.len().saturating_sub(1);
+        let along = |axis: usize| accesses.iter().any(|it| it.is_contiguous(axis));
+        let is_in_rows = self.reduces(stage) && along(last) && !(0..n_spatial).any(along);
+        match extents.last() {
+            Some(length) if is_in_rows && *length < self.lanes() => n_elements / *length as f64,
+            _ => n_elements / self.lanes() as f64,
+        }
     }
 
     /// Estimates the cycles in which one CPU thread moves parameters and results that its first-level cache

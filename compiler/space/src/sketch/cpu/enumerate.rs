@@ -11,6 +11,7 @@
 
 use super::blocks::Blocks;
 use super::register_tile::{Operand, RegisterTile, Windows, choose};
+use super::rows;
 use super::tile::MAX_WINDOW;
 use super::variant::{CopyScope, OperandCopy, Padded, ReductionBlock, Sharing, TileVariant};
 use crate::sketch::Builder;
@@ -55,6 +56,9 @@ mod cost_of {
     pub(super) const CONTIGUOUS_ELEMENT: f64 = 0.3;
     /// An element that is copied across memory.
     pub(super) const STRIDED_ELEMENT: f64 = 1.3;
+    /// The same of a row shorter than a vector, that is transposed four words at a time, and that is not.
+    pub(super) const TRANSPOSED_ELEMENT: f64 = 0.6;
+    pub(super) const GATHERED_ELEMENT: f64 = 1.6;
     /// An element of a copy that goes through the outer caches, out and in again.
     pub(super) const OUTER_CACHE_ELEMENT: f64 = 2.1;
     /// An element of rows so far apart that they share cache sets, in the second-level cache.
@@ -368,7 +372,9 @@ fn cost(b: &Builder, anchor: StageId, variant: &TileVariant) -> f64 {
             Some(copy) => {
                 let one = match access.is_contiguous(variant.vector) {
                     true => cost_of::CONTIGUOUS_ELEMENT,
-                    false => cost_of::STRIDED_ELEMENT,
+                    false if !rows::is_short(b, anchor) => cost_of::STRIDED_ELEMENT,
+                    false if steps.is_multiple_of(4) => cost_of::TRANSPOSED_ELEMENT,
+                    false => cost_of::GATHERED_ELEMENT,
                 };
                 cycles += elements
                     * match copy.scope {

@@ -56,10 +56,19 @@ pub(super) fn is_tiled(b: &Builder, stage: StageId) -> bool {
     match rows::cycles(b, stage) {
         None => true,
         Some(in_rows) => {
+            // Rows that are shorter than a vector leave lanes of it empty.
+            let is_short = rows::is_short(b, stage) && !is_read_by_rows(b, stage);
             let is_reused = b.has_reuse(stage) || reads_again(b, stage);
-            is_reused && (best.copied.is_empty() || best.cost <= in_rows)
+            (is_short || is_reused) && (best.copied.is_empty() || best.cost <= in_rows)
         }
     }
+}
+
+/// Returns whether a reduction that runs in rows reads the result of a stage, as the index of a maximum that of
+/// the maximum: both read their row once.
+fn is_read_by_rows(b: &Builder, stage: StageId) -> bool {
+    let mut readers = b.schedule.readers(b.tensor_of(stage));
+    readers.any(|it| b.reduces(it) && !is_tiled(b, it))
 }
 
 /// Returns whether one of several reads of a tensor is the same along an axis: queries and keys may lie side

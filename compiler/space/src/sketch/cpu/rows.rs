@@ -33,8 +33,11 @@ use tvmtune_schedule::{AxisId, LoopKind, ReductionOrder, StageId};
 const MIN_TASK_CYCLES: f64 = 8_000.0;
 /// Cycles of a load, two of which a core issues at once.
 const CYCLES_PER_LOAD: f64 = 0.5;
-/// Cycles in which the lanes of partial results are reduced to one value; estimated.
-const CYCLES_OF_LANES: f64 = 12.0;
+/// Cycles in which half of the lanes of partial results are added to the other half, until one value is left;
+/// chosen by measurement.
+const CYCLES_OF_HALVING: f64 = 2.0;
+/// The shortest rows along which vectors lie; chosen by measurement.
+const SHORTEST_ROW: u64 = 5;
 /// Vectors of a row that a step takes; chosen by judgement.
 const VECTORS: u64 = 4;
 
@@ -151,7 +154,7 @@ fn waits_for_memory(b: &Builder, rows: &Rows) -> bool {
 }
 
 /// Returns the axis along which a reduction can be vectorized: all reads are contiguous along it, or
-/// independent of it, and it fills most of a vector. With it the first of the axes that are one run
+/// independent of it, and it is no short one. With it the first of the axes that are one run
 /// of memory together with it.
 pub(super) fn contiguous_reduction(b: &Builder, stage: StageId) -> Option<(usize, usize)> {
     let compute = b.compute(stage);
@@ -180,13 +183,19 @@ pub(super) fn contiguous_reduction(b: &Builder, stage: StageId) -> Option<(usize
     };
     let first = (compute.n_spatial..along).rev().take_while(flat).last().unwrap_or(along);
     let length: u64 = extents[first..=along].iter().size();
-    (2 * length >= b.lanes()).then_some((first, along))
+    (length >= SHORTEST_ROW).then_some((first, along))
 }
 
 /// Returns whether a stage is one of the two that the program makes of a reduction by lanes.
 pub(super) fn is_by_lanes(b: &Builder, stage: StageId) -> bool {
     let order = b.schedule.stage(stage).reduction;
     matches!(order, ReductionOrder::Lanes { .. } | ReductionOrder::Halves)
+}
+
+/// Returns whether a reduction in vectors along the axes that it reduces has less than one of them.
+pub(super) fn is_short(b: &Builder, stage: StageId) -> bool {
+    let steps = &b.extents(stage)[b.n_spatial(stage)..];
+    steps.iter().size() < b.lanes()
 }
 
 /// Estimates the cycles of a reduction in vectors along the axes that it reduces; `None` if there are no
@@ -198,7 +207,8 @@ pub(super) fn cycles(b: &Builder, stage: StageId) -> Option<f64> {
     let n_outputs = outputs.iter().size() as f64;
     let n_vectors = steps.iter().size().div_ceil(b.lanes()) as f64;
     let loads = b.accesses(stage).iter().filter(|it| it.depends_on(along)).count() as f64;
-    Some(n_outputs * (n_vectors * loads * CYCLES_PER_LOAD + CYCLES_OF_LANES))
+    let of_lanes = b.lanes().ilog2() as f64 * CYCLES_OF_HALVING;
+    Some(n_outputs * (n_vectors * loads * CYCLES_PER_LOAD + of_lanes))
 }
 
 fn mentions_as_value(b: &Builder, stage: StageId, axis: usize) -> bool {
