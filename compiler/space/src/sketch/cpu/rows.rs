@@ -182,8 +182,7 @@ pub(super) fn contiguous_reduction(b: &Builder, stage: StageId) -> Option<(usize
             && !mentions_as_value(b, stage, *axis + 1)
     };
     let first = (compute.n_spatial..along).rev().take_while(flat).last().unwrap_or(along);
-    let length: u64 = extents[first..=along].iter().size();
-    (length >= SHORTEST_ROW).then_some((first, along))
+    (row_length(b, stage, (first, along)) >= SHORTEST_ROW).then_some((first, along))
 }
 
 /// Returns whether a stage is one of the two that the program makes of a reduction by lanes.
@@ -192,20 +191,25 @@ pub(super) fn is_by_lanes(b: &Builder, stage: StageId) -> bool {
     matches!(order, ReductionOrder::Lanes { .. } | ReductionOrder::Halves)
 }
 
-/// Returns whether a reduction in vectors along the axes that it reduces has less than one of them.
+/// Returns whether the vectors along which a reduction can be vectorized are less than one for each row.
 pub(super) fn is_short(b: &Builder, stage: StageId) -> bool {
-    let steps = &b.extents(stage)[b.n_spatial(stage)..];
-    steps.iter().size() < b.lanes()
+    contiguous_reduction(b, stage).is_some_and(|it| row_length(b, stage, it) < b.lanes())
+}
+
+/// Returns the elements along axes that are one run of memory.
+fn row_length(b: &Builder, stage: StageId, (first, along): (usize, usize)) -> u64 {
+    b.extents(stage)[first..=along].iter().size()
 }
 
 /// Estimates the cycles of a reduction in vectors along the axes that it reduces; `None` if there are no
 /// such vectors.
 pub(super) fn cycles(b: &Builder, stage: StageId) -> Option<f64> {
-    let (_, along) = contiguous_reduction(b, stage)?;
+    let run @ (_, along) = contiguous_reduction(b, stage)?;
     let extents = b.extents(stage);
     let (outputs, steps) = extents.split_at(b.n_spatial(stage));
     let n_outputs = outputs.iter().size() as f64;
-    let n_vectors = steps.iter().size().div_ceil(b.lanes()) as f64;
+    let length = row_length(b, stage, run);
+    let n_vectors = (steps.iter().size() / length * length.div_ceil(b.lanes())) as f64;
     let loads = b.accesses(stage).iter().filter(|it| it.depends_on(along)).count() as f64;
     let of_lanes = b.lanes().ilog2() as f64 * CYCLES_OF_HALVING;
     Some(n_outputs * (n_vectors * loads * CYCLES_PER_LOAD + of_lanes))
