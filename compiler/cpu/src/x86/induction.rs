@@ -114,8 +114,8 @@ pub(super) fn permuted_stride(
     let LaneStride::Strided(Count::Const(step)) = lanes else { return None };
     let words = u32::try_from(step / 4).ok().filter(|_| step % 4 == 0)?;
     let is_fast = match words {
-        2 => active.is_known() || isa == Isa::Avx512,
-        3..=8 => isa == Isa::Avx512,
+        2 | 3 | 5 | 7 => active.is_known() || isa == Isa::Avx512,
+        4 | 6 | 8 => isa == Isa::Avx512,
         _ => false,
     };
     (storage == Storage::Word && is_fast).then_some(words)
@@ -470,8 +470,10 @@ mod tests {
             (Isa::Avx2, 8, known, Some(2)),
             // Half of a shuffle has no mask there.
             (Isa::Avx2, 8, unknown, None),
-            (Isa::Avx2, 12, ActiveLanes::All, None),
-            (Isa::Avx2, 12, known, None),
+            (Isa::Avx2, 12, ActiveLanes::All, Some(3)),
+            (Isa::Avx2, 28, known, Some(7)),
+            (Isa::Avx2, 12, unknown, None),
+            (Isa::Avx2, 16, ActiveLanes::All, None),
         ] {
             let lanes = LaneStride::Strided(Count::Const(bytes));
             let found = permuted_stride(isa, lanes, Storage::Word, active);

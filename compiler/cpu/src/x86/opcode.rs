@@ -171,6 +171,8 @@ pub(super) const PCMPEQD: Opcode = rvm(P66, 1, 0x76);
 pub(super) const PCMPGTD: Opcode = rvm(P66, 1, 0x66);
 pub(super) const PCMPD: Opcode = rvm(P66, 3, 0x1f);
 pub(super) const PTESTMD: Opcode = rvm(P66, 2, 0x27);
+/// Chooses lanes by the bits of the immediate operand.
+pub(super) const BLENDPS: Opcode = rvm(P66, 3, 0x0c);
 pub(super) const BLENDVPS: Opcode = rvm(P66, 3, 0x4a);
 pub(super) const BLENDMPS: Opcode = rvm(P66, 2, 0x65);
 pub(super) const PMOVM2D: Opcode = rvm(PF3, 2, 0x38);

@@ -221,6 +221,7 @@ const VEX: &[Case] = &[
     (op::PERMILPS, W256, "vpermilps", "y0 y2 i3"),
     (op::PERM2F128, W256, "vperm2f128", "y0 y1 y2 i3"),
     (op::SHUFPS, W256, "vshufps", "y0 y1 y2 i3"),
+    (op::BLENDPS, W256, "vblendps", "y0 y1 y2 i3"),
     (op::UNPCKLPS, W256, "vunpcklps", "y0 y1 y2"),
     (op::UNPCKHPS, W256, "vunpckhps", "y0 y1 y2"),
     (op::INSERT128, W256, "vinsertf128", "y0 y1 x2 i3"),
@@ -281,6 +282,7 @@ const VEX_REGISTERS: &[Case] = &[
 
 const VEX_MEMORY: &[Case] = &[
     (op::MASKMOVPS, W256, "vmaskmovps", "y0 y1 y2"),
+    (op::MASKMOVPS, W128, "vmaskmovps", "x0 x1 x2"),
     (op::MASKMOVPS_STORE, W256, "vmaskmovps", "y2 y1 y0"),
     (op::MOVSS_STORE, W128, "vmovss", "x2 x0"),
     (op::MOVQ_STORE, W128, "vmovq", "x2 x0"),

@@ -14,6 +14,7 @@ use super::super::inst::{
 use super::super::opcode;
 use super::{PhaseConstant, Selector};
 use crate::vector::{Address, Count, LaneStride, Mask, Storage, Value};
+use tvmtune_ir::target::Isa;
 
 /// An element in memory: at an address, or as many elements behind it as a register says.
 #[derive(Clone, Copy)]
@@ -36,9 +37,10 @@ impl Selector<'_> {
         let canonical = canonical_lanes(lanes, storage);
         if let Some(words) = permuted_stride(self.simd.isa, canonical, storage, active) {
             let first = self.mem_operand(element.address);
-            return match self.is_avx512() {
-                true => self.load_strided(first, words, active, dst),
-                false => self.load_every_other(first, active, dst),
+            return match (self.simd.isa, words) {
+                (Isa::Avx512, _) => self.load_strided(first, words, active, dst),
+                (Isa::Avx2, 2) => self.load_every_other(first, active, dst),
+                (Isa::Avx2, _) => self.load_odd_stride(first, words, active, dst),
             };
         }
         if let Some(bytes) = shuffled_bytes(self.simd, canonical, storage, active) {

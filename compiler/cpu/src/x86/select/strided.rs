@@ -96,6 +96,49 @@ impl Selector<'_> {
         self.immediate(opcode::PERMQ, dst, Operand::Reg(picked), 0b11_01_10_00);
     }
 
+    /// Loads elements an odd number of words apart, which lie in lanes of their own: in those of one vector after
+    /// blends, and in order after a permutation; AVX2 only.
+    pub(super) fn load_odd_stride(
+        &mut self,
+        first: MemOperand,
+        words: u32,
+        active: ActiveLanes<'_>,
+        dst: VirtReg,
+    ) {
+        let lanes = self.simd.isa.lanes();
+        let bits = match active {
+            ActiveLanes::Known(bits) => bits,
+            _ => u16::MAX,
+        };
+        let mut blended: Option<VirtReg> = None;
+        for n in 0..words {
+            let start = n * lanes;
+            let place = MemOperand { disp: first.disp + 4 * start as i32, ..first };
+            let part = Part { start, words };
+            let loaded = self.load_known(place, part, bits);
+            let Some(before) = blended else {
+                blended = Some(self.in_register(loaded));
+                continue;
+            };
+            let elements = (0..lanes).filter(|it| part.lane(*it).is_some()).map(|it| 1 << it);
+            let both = self.new_vector();
+            let inst = self.inst(opcode::BLENDPS, both, loaded);
+            let (a, imm) = (Some(before), Some(elements.sum()));
+            self.push(Inst::Vector(VectorInst { a, imm, ..inst }));
+            blended = Some(both);
+        }
+        let places = self.in_register_of(|lane| words * lane % lanes);
+        if let Some(blended) = blended {
+            self.binary(opcode::PERMD, dst, places, Operand::Reg(blended));
+        }
+    }
+
+    /// Loads a vector of constants.
+    fn in_register_of(&mut self, word: impl Fn(u32) -> u32) -> VirtReg {
+        let place = MemOperand::pool(self.constant_words(word));
+        self.in_register(Operand::Mem(place))
+    }
+
     fn in_register(&mut self, operand: Operand) -> VirtReg {
         match operand {
             Operand::Reg(reg) => reg,
