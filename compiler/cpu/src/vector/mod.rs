@@ -19,8 +19,8 @@
 //! register accumulators, `interchange` brings strided accesses of consecutive words together, `lower`
 //! emits code (`unswitch` takes choices out of loops, `partition` and `peel` split these, `store` and `expr`
 //! lower statements, `legalize` and [`tvmtune_math`] expand operations without an instruction) as nodes of
-//! `numbering`, `cse` turns these into statements, those of a [`transpose`] side by side, and `hoist` moves
-//! loop-invariant values out of loops.
+//! `numbering`, `windows` and `live_ranges` order these, `cse` turns them into statements, those of a
+//! [`transpose`] side by side, and `hoist` moves loop-invariant values out of loops.
 //!
 //! # Invariants
 //!

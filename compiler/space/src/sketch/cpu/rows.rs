@@ -64,9 +64,16 @@ fn by_rows(b: &mut Builder, rows: &Rows) -> Result<()> {
         stages.extend(hoist_invariant::to_rows(b, *stage, depth)?);
         stages.push(*stage);
     }
-    let mut attached = Vec::new();
+    let (mut attached, mut parts_inside) = (Vec::new(), Vec::new());
     for stage in stages {
-        attached.extend(order_loops(b, stage, depth)?);
+        let parts = order_loops(b, stage, depth)?;
+        // Elements along a row have their partial results one after the other.
+        match AxisId((b.n_spatial(stage) as u32).saturating_sub(1)) {
+            along if stage != root && b.n_spatial(stage) > depth => {
+                parts_inside.extend(parts.into_iter().map(|it| (it, stage, along)));
+            }
+            _ => attached.extend(parts),
+        }
         attached.extend((stage != root).then_some(stage));
     }
 
@@ -95,6 +102,9 @@ fn by_rows(b: &mut Builder, rows: &Rows) -> Result<()> {
     // Readers first: a stage runs inside the loop only when all that read it do.
     for stage in attached.into_iter().rev() {
         b.apply(|it| it.compute_at(stage, root, parts[1]))?;
+    }
+    for (part, stage, along) in parts_inside {
+        b.apply(|it| it.compute_at(part, stage, along))?;
     }
     b.note_template(TemplateKind::Rows, root);
     Ok(())
