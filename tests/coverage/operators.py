@@ -198,8 +198,23 @@ def complex_linear(a, b):
     return torch.view_as_real(torch.view_as_complex(a) @ torch.view_as_complex(b).T)
 
 
+def hamming(x, y):
+    return (x[:, None] != y[None]).sum(-1, dtype=torch.int32)
+
+
+def cross_attention(q, k, v):
+    return F.scaled_dot_product_attention(q[None], k[None], v[None], scale=0.125)[0]
+
+
+def quat_rotate(q, v):
+    u = q[:, 1:]
+    t = 2 * torch.linalg.cross(u, v)
+    return v + q[:, :1] * t + torch.linalg.cross(u, t)
+
+
 OPERATORS = {
     # pointwise
+    "quat_rotate": quat_rotate,
     "prelu": F.prelu,
     "gru_cell": gru_cell,
     "adam": adam,
@@ -253,6 +268,8 @@ OPERATORS = {
         x.permute(0, 2, 3, 1), x.shape[1:2], g, b, 1e-6
     ).permute(0, 3, 1, 2),
     "short_softmax": lambda x: torch.softmax(x, 1),
+    "short_norm": F.normalize,
+    "short_layer_norm": lambda x, g: F.layer_norm(x, (x.shape[1],), g),
     "group_norm_nhwc": group_norm_nhwc,
     # reductions
     "sum_first": lambda x: x.sum(0),
@@ -285,6 +302,7 @@ OPERATORS = {
     "hinge": lambda x, y: one(torch.clamp(1 - x * y, min=0).mean()),
     "binary_cross_entropy": lambda x, y: one(F.binary_cross_entropy_with_logits(x, y)),
     "l1_loss": lambda x, y: one(F.l1_loss(x, y)),
+    "short_cross_entropy": F.cross_entropy,
     "smoothed_cross_entropy": lambda x, y: F.cross_entropy(
         x, y, reduction="none", label_smoothing=0.1
     ),
@@ -305,6 +323,7 @@ OPERATORS = {
     "moving_mean": lambda x: F.avg_pool1d(x[:, None], 16, 1)[:, 0],
     "differences": torch.diff,
     # layout
+    "permute_0231": lambda x: x.permute(0, 2, 3, 1).contiguous(),
     "transpose": lambda x: x.t().contiguous(),
     "nchw_to_nhwc": lambda x: x.permute(0, 2, 3, 1).contiguous(),
     "split_heads": lambda x: x.unflatten(2, (12, -1)).permute(0, 2, 1, 3).contiguous(),
@@ -383,12 +402,14 @@ OPERATORS = {
     "causal_attention": lambda q, k, v: F.scaled_dot_product_attention(
         q, k, v, is_causal=True, scale=0.125
     ),
+    "cross_attention": cross_attention,
     "decode_gqa": decode_gqa,
     "window_attention": lambda q, k, v, r: F.scaled_dot_product_attention(
         q, k, v, attn_mask=r[None], scale=0.125
     ),
     "linear_attention": linear_attention,
     # convolutions
+    "stem": lambda x, w: F.conv2d(x[None], w, stride=2, padding=3)[0],
     "conv3x3": lambda x, w: F.conv2d(x, w, padding=1),
     "depthwise": lambda x, w: F.conv2d(x, w[:, None], padding=1, groups=x.shape[1]),
     "grouped": grouped,
@@ -442,6 +463,7 @@ OPERATORS = {
     ),
     "transposed_dilated": lambda x, w: F.conv_transpose1d(x, w, stride=2, dilation=3),
     # pools
+    "max_pool_3_by_2": lambda x: F.max_pool2d(x, 3, 2, 1),
     "max_pool": lambda x: F.max_pool2d(x, 3, 2, 1),
     "avg_pool": lambda x: F.avg_pool2d(x, 2),
     "global_pool": lambda x: x.mean(2),
@@ -463,6 +485,10 @@ OPERATORS = {
     "mean_in_f64": lambda x: x.mean(1, dtype=torch.float64).float(),
     "quantize": quantize,
     "u8_less": torch.lt,
+    "u8_between": lambda x: (x > 30) & (x <= 100),
+    "u8_where": torch.where,
+    "bool_xor": torch.logical_xor,
+    "hamming": hamming,
     "bool_and": lambda x, y: x & ~y,
     "i8_max": torch.maximum,
     "f64_add": torch.add,
@@ -505,5 +531,6 @@ KINDS = {
     "gather_first": {"ids": "V"},
     "take_along": {"ids": "M"},
     "smoothed_cross_entropy": {"y": "C"},
+    "short_cross_entropy": {"t": "C"},
     "adam": {"v": "positive"},
 }

@@ -83,3 +83,16 @@ pub fn alibi(s: Tensor<f32, B, H, T, T>, m: Tensor<f32, H>) -> Tensor<f32, B, H,
     let e = compute(|b, h, i, j| exp(z[[b, h, i, j]] - t[[b, h, i]]));
     compute(|b, h, i, j| e[[b, h, i, j]] / sum(0..T, |k| e[[b, h, i, k]]))
 }
+
+#[autotune(dims(H = 8, Q = 16, S = 1024, D = 64))]
+pub fn cross_attention(
+    q: Tensor<f32, H, Q, D>,
+    k: Tensor<f32, H, S, D>,
+    v: Tensor<f32, H, S, D>,
+) -> Tensor<f32, H, Q, D> {
+    let s = compute(|h, i, j| 0.125 * sum(0..D, |d| q[[h, i, d]] * k[[h, j, d]]));
+    let m = compute(|h, i| max(0..S, |j| s[[h, i, j]]));
+    let e = compute(|h, i, j| exp(s[[h, i, j]] - m[[h, i]]));
+    let n = compute(|h, i| sum(0..S, |j| e[[h, i, j]]));
+    compute(|h, i, d| sum(0..S, |j| e[[h, i, j]] * v[[h, j, d]]) / n[[h, i]])
+}

@@ -268,3 +268,15 @@ pub fn squeeze_excite(
     let s = compute(|b, c| sigmoid(sum(0..R, |r| h[[b, r]] * w2[[c, r]])));
     compute(|b, c, y, p| x[[b, c, y, p]] * s[[b, c]])
 }
+
+#[autotune(dims(C = 3, O = 64, H = 224, W = 224))]
+pub fn stem(
+    x: Tensor<f32, C, H, W>,
+    w: Weight<f32, O, C, 7, 7>,
+) -> Tensor<f32, O, { H / 2 }, { W / 2 }> {
+    compute(|o, y, p| {
+        sum((0..C, 0..7, 0..7), |c, r, s| {
+            x.get([c, 2 * y + r - 3, 2 * p + s - 3]).unwrap_or(0.0) * w[[o, c, r, s]]
+        })
+    })
+}

@@ -252,3 +252,8 @@ pub fn circular_pad(x: Tensor<f32, C, H, W>) -> Tensor<f32, C, { H + 2 }, { W + 
 pub fn resize_nearest(x: Tensor<f32, C, H, W>) -> Tensor<f32, C, 80, 80> {
     compute(|c, y, p| x[[c, y * H / 80, p * W / 80]])
 }
+
+#[autotune(dims(B = 8, S = 128, H = 12, D = 64))]
+pub fn permute_0231(x: Tensor<f32, B, S, H, D>) -> Tensor<f32, B, H, D, S> {
+    compute(|b, h, d, s| x[[b, s, h, d]])
+}

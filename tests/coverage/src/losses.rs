@@ -79,3 +79,9 @@ pub fn total_variation(x: Tensor<f32, C, H, W>) -> Tensor<f32, C> {
             + sum((0..H - 1, 0..W), |y, p| abs(x[[c, y + 1, p]] - x[[c, y, p]]))
     })
 }
+
+#[autotune(dims(N = 8192, C = 10))]
+pub fn short_cross_entropy(x: Tensor<f32, N, C>, t: Tensor<i64, N>) -> Tensor<f32> {
+    let l = compute(|n| logsumexp(0..C, |c| x[[n, c]]) - x.get([n, t[[n]]]).unwrap_or(0.0));
+    compute(|| mean(0..N, |n| l[[n]]))
+}

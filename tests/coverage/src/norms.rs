@@ -155,3 +155,16 @@ pub fn softmax_channels(x: Tensor<f32, B, C, H, W>) -> Tensor<f32, B, C, H, W> {
     let e = compute(|b, c, y, p| exp(x[[b, c, y, p]] - m[[b, y, p]]));
     compute(|b, c, y, p| e[[b, c, y, p]] / sum(0..C, |k| e[[b, k, y, p]]))
 }
+
+#[autotune(dims(N = 20000, C = 6))]
+pub fn short_norm(x: Tensor<f32, N, C>) -> Tensor<f32, N, C> {
+    let s = compute(|n| rsqrt(sum(0..C, |c| x[[n, c]] * x[[n, c]]) + 1.0e-12));
+    compute(|n, c| x[[n, c]] * s[[n]])
+}
+
+#[autotune(dims(N = 20000, C = 12))]
+pub fn short_layer_norm(x: Tensor<f32, N, C>, g: Tensor<f32, C>) -> Tensor<f32, N, C> {
+    let m = compute(|n| mean(0..C, |c| x[[n, c]]));
+    let v = compute(|n| mean(0..C, |c| (x[[n, c]] - m[[n]]) * (x[[n, c]] - m[[n]])));
+    compute(|n, c| (x[[n, c]] - m[[n]]) * rsqrt(v[[n]] + 0.00001) * g[[c]])
+}

@@ -207,3 +207,15 @@ pub fn cross3(x: Tensor<f32, N, 3>, y: Tensor<f32, N, 3>) -> Tensor<f32, N, 3> {
         x[[n, (c + 1) % 3]] * y[[n, (c + 2) % 3]] - x[[n, (c + 2) % 3]] * y[[n, (c + 1) % 3]]
     })
 }
+
+#[autotune(dims(N = 20000))]
+pub fn quat_rotate(q: Tensor<f32, N, 4>, v: Tensor<f32, N, 3>) -> Tensor<f32, N, 3> {
+    let t: Tensor<f32, N, 3> = compute(|n, c| {
+        2.0 * (q[[n, (c + 1) % 3 + 1]] * v[[n, (c + 2) % 3]]
+            - q[[n, (c + 2) % 3 + 1]] * v[[n, (c + 1) % 3]])
+    });
+    compute(|n, c| {
+        v[[n, c]] + q[[n, 0]] * t[[n, c]] + q[[n, (c + 1) % 3 + 1]] * t[[n, (c + 2) % 3]]
+            - q[[n, (c + 2) % 3 + 1]] * t[[n, (c + 1) % 3]]
+    })
+}

@@ -45,3 +45,12 @@ pub fn avg_pool3d(
         mean((0..2, 0..2, 0..2), |q, r, s| x[[n, c, 2 * z + q, 2 * y + r, 2 * p + s]])
     })
 }
+
+#[autotune(dims(C = 64, H = 56, W = 56))]
+pub fn max_pool_3_by_2(x: Tensor<f32, C, { 2 * H }, { 2 * W }>) -> Tensor<f32, C, H, W> {
+    compute(|c, y, p| {
+        max((0..3, 0..3), |r, s| {
+            x.get([c, 2 * y + r - 1, 2 * p + s - 1]).unwrap_or(f32::NEG_INFINITY)
+        })
+    })
+}

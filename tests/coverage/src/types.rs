@@ -124,3 +124,27 @@ pub fn gemv_i8(w: Weight<i8, N, K>, s: Weight<f32, N>, x: Tensor<f32, K>) -> Ten
 pub fn dilate(x: Tensor<u8, H, W>) -> Tensor<u8, H, W> {
     compute(|y, p| max((0..3, 0..3), |r, s| x.get([y + r - 1, p + s - 1]).unwrap_or(0)))
 }
+
+#[autotune(dims(N = 1024, M = 1024))]
+pub fn u8_between(x: Tensor<u8, N, M>) -> Tensor<bool, N, M> {
+    compute(|i, j| x[[i, j]] > 30 && x[[i, j]] <= 100)
+}
+
+#[autotune(dims(N = 1024, M = 1024))]
+pub fn u8_where(
+    c: Tensor<bool, N, M>,
+    x: Tensor<u8, N, M>,
+    y: Tensor<u8, N, M>,
+) -> Tensor<u8, N, M> {
+    compute(|i, j| if c[[i, j]] { x[[i, j]] } else { y[[i, j]] })
+}
+
+#[autotune(dims(N = 1024, M = 1024))]
+pub fn bool_xor(x: Tensor<bool, N, M>, y: Tensor<bool, N, M>) -> Tensor<bool, N, M> {
+    compute(|i, j| x[[i, j]] != y[[i, j]])
+}
+
+#[autotune(dims(N = 512, M = 512, K = 64))]
+pub fn hamming(x: Tensor<u8, N, K>, y: Tensor<u8, M, K>) -> Tensor<i32, N, M> {
+    compute(|i, j| sum(0..K, |k| if x[[i, k]] != y[[j, k]] { 1 } else { 0 }))
+}
