@@ -124,47 +124,81 @@ pub(super) fn shorten(graph: &ValueGraph, interned: &Interned, pending: &mut [Pe
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Address, Linear, Simd, Storage, VectorBinary, Width};
+    use super::super::cse::{Budget, emit};
+    use super::super::{Address, Count, Linear, Simd, Storage, VectorBinary, Width};
     use super::*;
     use crate::vector::EntryId;
     use crate::vector::numbering::MemRef;
     use tvmtune_ir::target::Isa;
 
-    /// Statements of a block, written down: `r0 = 0`, `r0 += t1`, `t2 = r0`.
-    fn shortened(text: &str, live_after: &[u32]) -> (String, Vec<(usize, usize)>) {
-        let mut graph = ValueGraph::new(Simd { isa: Isa::Avx2, width: Width::Bits32 });
-        let mut interned = Interned::default();
-        let number = |it: &str| it[1..].parse::<u32>().unwrap();
-        let mut stmts = Vec::new();
-        for stmt in text.split("; ") {
-            let parts: Vec<&str> = stmt.split(' ').collect();
-            let place = |interned: &mut Interned, at: &str| {
-                let base = Base::Table(EntryId(number(at)));
-                interned.addresses.id(Address { base, offset: Linear::default() })
-            };
-            let (mask, lanes, storage) = (MaskRef::All, LaneStride::Contiguous, Storage::Word);
-            let stmt = match parts.as_slice() {
-                [reg, "=", "0"] => {
-                    let value = graph.node(Op::Splat(0));
-                    PendingStmt::Set { reg: Reg(number(reg)), value, mask }
-                }
-                [reg, "+=", from] => {
-                    let reg = Reg(number(reg));
-                    let address = place(&mut interned, from);
-                    let load = Op::Load(MemRef { address, storage, mask, epoch: 0 }, lanes);
-                    let (old, load) = (graph.node(Op::Reg(reg, 0)), graph.node(load));
-                    let value = graph.node(Op::Binary(VectorBinary::AddF, old, load));
-                    PendingStmt::Set { reg, value, mask }
-                }
-                [to, "=", reg] => {
-                    let address = place(&mut interned, to);
-                    let value = graph.node(Op::Reg(Reg(number(reg)), 0));
-                    PendingStmt::Store { address, lanes, storage, value, mask }
-                }
-                other => panic!("{other:?} is not expected"),
-            };
-            stmts.push((stmt, parts.join(" ")));
+    /// Statements of a block, written down: `r0 = 0`, `r0 = t1`, `r0 += t1`, `t2 = r0`, `t2 = r0 + t1`; the
+    /// same of some lanes, `r0 = 0 if r1`; and of strided ones, `t2 = r0 strided`.
+    struct Block {
+        graph: ValueGraph,
+        interned: Interned,
+        stmts: Vec<(PendingStmt, String)>,
+    }
+
+    impl Block {
+        fn new(text: &str) -> Self {
+            let graph = ValueGraph::new(Simd { isa: Isa::Avx2, width: Width::Bits32 });
+            let mut block = Self { graph, interned: Interned::default(), stmts: Vec::new() };
+            for stmt in text.split("; ") {
+                let parsed = block.stmt(&stmt.split(' ').collect::<Vec<_>>());
+                block.stmts.push((parsed, stmt.to_owned()));
+            }
+            block
         }
+
+        fn reg(&mut self, name: &str) -> ValueId {
+            self.graph.node(Op::Reg(Reg(number(name)), 0))
+        }
+
+        fn load(&mut self, name: &str) -> ValueId {
+            let base = Base::Table(EntryId(number(name)));
+            let address = self.interned.addresses.id(Address { base, offset: Linear::default() });
+            let (storage, mask) = (Storage::Word, MaskRef::All);
+            let place = MemRef { address, storage, mask, epoch: 0 };
+            self.graph.node(Op::Load(place, LaneStride::Contiguous))
+        }
+
+        fn stmt(&mut self, parts: &[&str]) -> PendingStmt {
+            let (parts, mask, lanes) = match parts {
+                [parts @ .., "if", reg] => (parts, MaskRef::Where(self.reg(reg)), None),
+                [parts @ .., "strided"] => (parts, MaskRef::All, Some(Count::Const(64))),
+                parts => (parts, MaskRef::All, None),
+            };
+            let [to, op, terms @ ..] = parts else { panic!("{parts:?} is not expected") };
+            let mut terms: Vec<ValueId> = terms
+                .iter()
+                .filter(|it| **it != "+")
+                .map(|it| match it.chars().next() {
+                    Some('r') => self.reg(it),
+                    Some('t') => self.load(it),
+                    _ => self.graph.node(Op::Splat(0)),
+                })
+                .collect();
+            if *op == "+=" {
+                terms.insert(0, self.reg(to));
+            }
+            let add = |a, b| self.graph.node(Op::Binary(VectorBinary::AddF, a, b));
+            let value = terms.into_iter().reduce(add).unwrap();
+            if to.starts_with('r') {
+                return PendingStmt::Set { reg: Reg(number(to)), value, mask };
+            }
+            let base = Base::Table(EntryId(number(to)));
+            let address = self.interned.addresses.id(Address { base, offset: Linear::default() });
+            let lanes = lanes.map_or(LaneStride::Contiguous, LaneStride::Strided);
+            PendingStmt::Store { address, lanes, storage: Storage::Word, value, mask }
+        }
+    }
+
+    fn number(name: &str) -> u32 {
+        name[1..].parse().unwrap()
+    }
+
+    fn shortened(text: &str, live_after: &[u32]) -> (String, Vec<(usize, usize)>) {
+        let Block { graph, interned, stmts } = Block::new(text);
         let mut pending: Vec<PendingStmt> = stmts.iter().map(|it| it.0).collect();
         shorten(&graph, &interned, &mut pending);
         let text = |it: &PendingStmt| {
@@ -197,5 +231,61 @@ mod tests {
     fn registers_that_are_set_before_and_used_after_live_longer() {
         let (shown, live) = shortened("r1 = 0; t2 = r0; r1 += t0", &[1]);
         assert_eq!((shown.as_str(), live), ("t2 = r0; r1 = 0; r1 += t0", vec![(0, 0)]));
+    }
+
+    #[test]
+    fn statements_stay_behind_what_their_lanes_and_their_memory_depend_on() {
+        for text in [
+            // The lanes of a store, or of an assignment.
+            "r0 += t0; r1 = 0; t2 = r0 if r1",
+            "r0 = 0 if r1; t3 = r0; r1 += t0",
+            // The store reads an element that is written before.
+            "r0 += t0; t1 = r1; t2 = r0 + t1",
+            "r0 = 0; r0 = t1; t2 = r0",
+            // Strided stores stand side by side.
+            "r0 += t0; r1 += t1; t2 = r0 strided",
+        ] {
+            assert_eq!(shortened(text, &[]).0, text);
+        }
+        let (shown, _) = shortened("r0 = 0 if r1; r1 += t0; t2 = r0", &[]);
+        assert_eq!(shown, "r0 = 0 if r1; t2 = r0; r1 += t0");
+        let (shown, _) = shortened("r1 = 0; r2 += t0; t2 = r2 if r1", &[]);
+        assert_eq!(shown, "r2 += t0; r1 = 0; t2 = r2 if r1");
+    }
+
+    #[test]
+    fn registers_that_are_read_first_live_from_the_start() {
+        assert_eq!(shortened("r1 = 0; t2 = r1; t3 = r0", &[]).1, [(0, 2), (0, 1)]);
+        // Other lanes keep their values.
+        assert_eq!(shortened("t2 = r1; r0 = 0 if r1; t3 = r0", &[]).1, [(0, 2), (0, 1)]);
+    }
+
+    #[test]
+    fn operands_are_kept_where_registers_are_free() {
+        let Block { graph, interned, stmts } =
+            Block::new("t5 = r9; t1 = r0 + t0; t2 = r0 + t3; t4 = r2 + t0; t5 = r9");
+        let pending: Vec<PendingStmt> = stmts.iter().map(|it| it.0).collect();
+        // The fewest registers with which the operand is loaded once.
+        let needed = |live_through: u32, live_within: &[(usize, usize)]| {
+            let is_once = |registers: &u32| {
+                let budget = Budget { registers: *registers, live_through, live_within };
+                let (mut n, mut out) = (10, Vec::new());
+                let mut new_reg = || {
+                    n += 1;
+                    Reg(n)
+                };
+                emit(&graph, &pending, &interned, budget, &mut new_reg, &mut out);
+                format!("{out:?}").matches("EntryId(0)").count() == 1
+            };
+            (0..20).find(is_once).unwrap()
+        };
+        let alone = needed(0, &[]);
+        assert_eq!(needed(2, &[]), alone + 2);
+        for live in [(0, 1), (0, 4), (2, 2), (3, 4)] {
+            assert_eq!(needed(0, &[live]), alone + 1, "{live:?}");
+        }
+        for live in [(0, 0), (4, 4)] {
+            assert_eq!(needed(0, &[live]), alone, "{live:?}");
+        }
     }
 }

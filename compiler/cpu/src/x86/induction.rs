@@ -456,6 +456,7 @@ impl Planner<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tvmtune_math::lane::Width;
 
     #[test]
     fn words_up_to_eight_apart_are_permuted_where_masks_allow_it() {
@@ -474,11 +475,28 @@ mod tests {
             (Isa::Avx2, 28, known, Some(7)),
             (Isa::Avx2, 12, unknown, None),
             (Isa::Avx2, 16, ActiveLanes::All, None),
+            (Isa::Avx2, 24, known, None),
         ] {
             let lanes = LaneStride::Strided(Count::Const(bytes));
             let found = permuted_stride(isa, lanes, Storage::Word, active);
             assert_eq!(found, expected, "{isa:?} {bytes} {active:?}");
             assert_eq!(permuted_stride(isa, lanes, Storage::Long, active), None);
+        }
+    }
+
+    #[test]
+    fn lanes_that_a_vector_does_not_have_are_not_active() {
+        for (width, bits, expected) in [
+            (Width::Bits64, 0b1111_0000, true),
+            (Width::Bits64, 0b1000, false),
+            (Width::Bits32, 0b1111_0000, false),
+            (Width::Bits32, 0b1_0000_0000, true),
+        ] {
+            let simd = Simd { isa: Isa::Avx2, width };
+            let storage = Storage::of_lanes(width);
+            let gathers = |active| is_gather(simd, LaneStride::Uniform, storage, active);
+            assert_eq!(gathers(ActiveLanes::Known(bits)), expected, "{width:?} {bits:#b}");
+            assert!(gathers(ActiveLanes::First(EntryId(0))));
         }
     }
 }

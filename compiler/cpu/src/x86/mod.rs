@@ -45,6 +45,8 @@ mod tests;
 #[cfg(test)]
 mod tests_int;
 #[cfg(test)]
+mod tests_machine;
+#[cfg(test)]
 mod tests_strided;
 
 use crate::vector::VectorCode;

@@ -147,3 +147,37 @@ fn strided_elements_are_loaded_whatever_lanes_are_known_to_be_inside() {
         }
     }
 }
+
+/// The code of so many tasks, loops of so many rows in each, and elements of a row, which are written out.
+fn in_unrolled_tasks(definition: &str, [tasks, rows, columns]: [u64; 3]) -> String {
+    let dag = program(&format!(
+        "#[autotune]
+         fn f(x: Tensor<f32, 400>) -> Tensor<f32, {tasks}, {rows}, {columns}> {{
+             compute(|i, r, j| {definition})
+         }}"
+    ));
+    let (mut schedule, stage) = (Schedule::new(&dag), StageId(0));
+    let parts = schedule.split(stage, A[2], &[16]).unwrap();
+    schedule.annotate(stage, A[0], LoopKind::Parallel).unwrap();
+    schedule.annotate(stage, parts[0], LoopKind::Unrolled).unwrap();
+    schedule.annotate(stage, parts[1], LoopKind::Vectorized).unwrap();
+    kernel(&schedule, Isa::Avx512).to_string()
+}
+
+#[test]
+fn loops_are_split_where_a_choice_by_the_task_as_well_is_open_for_a_few_iterations() {
+    for (tasks, step, n_loops) in [(3, 1, 3), (8, 1, 3), (9, 1, 1), (12, 1, 1), (12, 3, 2)] {
+        let definition = format!("if i + {step} * r < 14 {{ 7.0 }} else {{ x[[i + r + j]] }}");
+        let text = in_unrolled_tasks(&definition, [tasks, 40, 16]);
+        assert_eq!(text.matches("loop v").count(), n_loops, "{tasks}, {step}: {text}");
+    }
+}
+
+#[test]
+fn tasks_of_a_tile_with_its_windows_differ_at_borders() {
+    for (columns, differ) in [(320, true), (2048, true), (2064, false)] {
+        let definition = "if i < 2 { 7.0 } else { x[[i + j % 16]] }";
+        let text = in_unrolled_tasks(definition, [12, 3, columns]);
+        assert_eq!(text.contains("  if "), differ, "{columns}: {text}");
+    }
+}

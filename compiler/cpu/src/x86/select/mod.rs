@@ -26,6 +26,11 @@ mod transpose;
 mod uniform;
 mod value;
 
+#[cfg(test)]
+mod tests_bytes;
+#[cfg(test)]
+mod tests_uniform;
+
 use std::collections::BTreeMap;
 
 use self::byte_values::Uses;

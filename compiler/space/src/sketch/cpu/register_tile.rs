@@ -236,6 +236,9 @@ mod tests {
     fn tails_have_a_mask_in_a_register_of_avx2() {
         check(Isa::Avx2, 600, 24, (4, 3));
         check(Isa::Avx2, 600, 22, (3, 3));
+        // Longer extents have tiles without the tail.
+        check(Isa::Avx2, 603, 44, (4, 3));
+        check(Isa::Avx512, 600, 12, (30, 1));
         let simd = Simd { isa: Isa::Avx512, width: Width::Bits32 };
         let tiles = [40, 48].map(|it| choose(simd, &operands(u64::MAX), None, (600, it)));
         assert_eq!(tiles[0], tiles[1]);

@@ -37,6 +37,69 @@ fn templates_follow_from_accesses() {
 }
 
 #[test]
+fn short_rows_are_reduced_in_tiles_where_copies_cost_less_than_their_vectors() {
+    let first = |isa: Isa, source: &str| {
+        let dag = dsl::program(&format!("#[autotune] fn f({source} }}")).unwrap();
+        sketches(&dag, &Target::generic(isa)).remove(0).name
+    };
+    let sum = |isa: Isa, k: u64| {
+        let text = format!(
+            "x: Tensor<f32, 4096, {k}>) -> Tensor<f32, 4096> {{ compute(|i| sum(0..{k}, |k| x[[i, k]]))"
+        );
+        first(isa, &text)
+    };
+    let (tile, rows) = ("out: tile i panel", "out: rows");
+    for (isa, length, expected) in [
+        // Rows of four words or less are no vectors; multiples of four words are transposed.
+        (Isa::Avx512, 4, tile),
+        (Isa::Avx512, 5, tile),
+        (Isa::Avx512, 6, rows),
+        (Isa::Avx512, 8, tile),
+        (Isa::Avx512, 9, rows),
+        (Isa::Avx512, 12, tile),
+        (Isa::Avx512, 16, rows),
+        (Isa::Avx2, 4, tile),
+        (Isa::Avx2, 7, rows),
+        (Isa::Avx2, 8, rows),
+    ] {
+        assert_eq!(sum(isa, length), expected, "{length} on {isa:?}");
+    }
+    // The index of a maximum reads the row that the maximum has read; a softmax does not.
+    let index =
+        "x: Tensor<f32, 4096, 8>) -> Tensor<i64, 4096> { compute(|i| argmax(0..8, |k| x[[i, k]]))";
+    assert_eq!(first(Isa::Avx512, index), rows);
+    let softmax = "x: Tensor<f32, 4096, 8>) -> Tensor<f32, 4096, 8> {
+        let m: Tensor<f32, 4096> = compute(|i| max(0..8, |k| x[[i, k]]));
+        let s: Tensor<f32, 4096> = compute(|i| sum(0..8, |k| (x[[i, k]] - m[[i]]).exp()));
+        compute(|i, j| (x[[i, j]] - m[[i]]).exp() / s[[i]])";
+    assert_eq!(first(Isa::Avx512, softmax), "m: tile i panel s: tile i panel out: flat");
+    // One value is left of the lanes of each row.
+    let products = "x: Tensor<f32, 2, 8>, y: Tensor<f32, 500, 8>) -> Tensor<f32, 2, 500> {
+        compute(|i, j| sum(0..8, |k| x[[i, k]] * y[[j, k]]))";
+    assert_eq!(first(Isa::Avx512, products), "out: tile j panel");
+    // Each of four runs of eight words is a vector of its own.
+    let runs = "x: Tensor<f32, 2, 4, 20>, y: Tensor<f32, 500, 4, 20>) -> Tensor<f32, 2, 500> {
+        compute(|i, j| sum((0..4, 0..8), |k, s| x[[i, k, s]] * y[[j, k, s]]))";
+    assert_eq!(first(Isa::Avx512, runs), "out: tile i panel");
+}
+
+#[test]
+fn tasks_of_short_rows_take_a_vector_for_each_row() {
+    let tasks = |k: u64| {
+        let dag = dsl::program(&format!(
+            "#[autotune] fn f(x: Tensor<f32, 1000000, {k}>) -> Tensor<f32, 1000000> {{
+                 compute(|i| sum(0..{k}, |k| (x[[i, k]] * 2.0 + 1.0) * x[[i, k]]))
+             }}"
+        ));
+        let schedule = default::schedule(&dag.unwrap(), &Target::generic(Isa::Avx512));
+        let text = nest::lower(&schedule).to_string();
+        text.lines().find(|it| it.starts_with("parallel")).unwrap().to_owned()
+    };
+    // A row of 6, or of 15 elements, is one vector.
+    assert_eq!(tasks(6), tasks(15));
+}
+
+#[test]
 fn one_operand_of_a_tile_is_copied_however_often_it_is_read() {
     let copied = |dims: &str, body: &str| -> Vec<u32> {
         let source = format!(
