@@ -107,10 +107,7 @@ pub(super) fn shorten(graph: &ValueGraph, interned: &Interned, pending: &mut [Pe
     }
     for at in 0..pending.len() {
         // Strided stores stand side by side.
-        let lanes = match pending[at] {
-            PendingStmt::Store { lanes, .. } => lanes,
-            _ => continue,
-        };
+        let PendingStmt::Store { lanes, .. } = pending[at] else { continue };
         let (before, store) = (&effects[..at], &effects[at]);
         let n_passed = before.iter().rev().take_while(|it| it.lets_pass(store)).count();
         let sets = before.iter().rev().nth(n_passed).and_then(|it| it.set);

@@ -79,7 +79,6 @@ impl Machine<'_> {
     fn step(&mut self, it: &Instruction) {
         let (lanes, mask) = (lanes_of(it), self.mask_of(it));
         let to = number(it.op_register(0));
-        let imm = |n: usize| it.immediate8() as usize >> (2 * n) & 3;
         let masked = |words: [i64; 16]| {
             std::array::from_fn(|n| if mask >> n & 1 == 1 { words[n] } else { 0 })
         };
@@ -115,6 +114,22 @@ impl Machine<'_> {
                 let bits = (0..lanes).filter(|n| wanted[*n] < 0).map(|n| 1 << n);
                 self.operand(it, 2, bits.sum())
             }
+            other => {
+                let Some(words) = self.permutation(it) else {
+                    assert!(lanes == 0, "{other:?} is not known here");
+                    return;
+                };
+                words
+            }
+        };
+        self.vectors[to] = result;
+    }
+
+    /// The result of an instruction that moves words from lanes to others; `None` of others.
+    fn permutation(&mut self, it: &Instruction) -> Option<[i64; 16]> {
+        let (to, mask) = (number(it.op_register(0)), self.mask_of(it));
+        let imm = |n: usize| it.immediate8() as usize >> (2 * n) & 3;
+        Some(match it.mnemonic() {
             Mnemonic::Vpermi2ps => {
                 let (at, a) = (self.vectors[to], self.vectors[number(it.op_register(1))]);
                 let both = [a, self.operand(it, 2, u16::MAX)].concat();
@@ -147,12 +162,8 @@ impl Machine<'_> {
                 let wanted = self.vectors[number(it.op_register(3))];
                 std::array::from_fn(|n| if wanted[n] < 0 { b[n] } else { a[n] })
             }
-            other => {
-                assert!(lanes == 0, "{other:?} is not known here");
-                return;
-            }
-        };
-        self.vectors[to] = result;
+            _ => return None,
+        })
     }
 }
 

@@ -221,7 +221,7 @@ pub(super) fn cycles(b: &Builder, stage: StageId) -> Option<f64> {
     let length = row_length(b, stage, run);
     let n_vectors = (steps.iter().size() / length * length.div_ceil(b.lanes())) as f64;
     let loads = b.accesses(stage).iter().filter(|it| it.depends_on(along)).count() as f64;
-    let of_lanes = b.lanes().ilog2() as f64 * CYCLES_OF_HALVING;
+    let of_lanes = f64::from(b.lanes().ilog2()) * CYCLES_OF_HALVING;
     Some(n_outputs * (n_vectors * loads * CYCLES_PER_LOAD + of_lanes))
 }
 
