@@ -102,6 +102,24 @@ const FOUND: &[(&str, &[i64])] = &[
          }",
         &[],
     ),
+    // The quotient was defined before the tasks up to the last row of weights, with the range that it has there.
+    (
+        "#[autotune(dims(N = 1..=3))]
+         fn quotients_of_tasks(x: Tensor<i32, 2>, y: Tensor<i32, N>, w: Tensor<i32, 21, 13>) -> Tensor<i32, 21> {
+             compute(|i| {
+                 min((0..9, 0..3, 0..N), |j, l, k| min(1, x.get([i / 2 - 10]).unwrap_or(0))) + w[[i, i % 13]]
+             })
+         }",
+        &[1],
+    ),
+    // Registers that live in a part of a block were looked for in the branch of its rare values.
+    (
+        "#[autotune(dims(M = 17))]
+         fn rare_values_of_sums(x: Tensor<f32, M, M>) -> Tensor<f32, M> {
+             compute(|i| if cos(sum(0..M, |k| x[[k, i]])) > 2.0 { 1.0 } else { 0.0 })
+         }",
+        &[],
+    ),
 ];
 
 /// Checks a schedule at one launch, whose results are exact.

@@ -6,8 +6,8 @@ use super::cse::{self, Budget, PendingStmt};
 use super::numbering::{Interned, MaskRef, ValueGraph, ValueId};
 use super::table::Table;
 use super::tree::{DerivedOp, GuardId, Tree, Write};
-use super::{live_ranges, windows};
 use super::{Address, Count, DivOp, LaneStride, Reg, Simd, Stmt, Storage, Unsupported};
+use super::{live_ranges, windows};
 use tvmtune_ir::dag::TensorId;
 use tvmtune_ir::poly::{Interval, Poly, VarId, gcd};
 
@@ -221,10 +221,15 @@ impl<'t> Lowering<'t> {
         }
     }
 
-    /// Sets the range of a variable of the vector code.
-    pub(super) fn set_range(&mut self, var: VarId, range: Interval) {
+    /// Returns the range of a variable of the vector code, and the number of the block where it holds.
+    pub(super) fn known(&self, var: VarId) -> (Interval, usize) {
+        self.vars[var.0 as usize - self.tree.vars.len()]
+    }
+
+    /// Sets the range of a variable of the vector code, and the block where it holds.
+    pub(super) fn set_known(&mut self, var: VarId, known: (Interval, usize)) {
         let at = var.0 as usize - self.tree.vars.len();
-        self.vars[at].0 = range;
+        self.vars[at] = known;
     }
 
     pub(super) fn interval(&self, form: &Affine) -> Interval {
@@ -381,7 +386,8 @@ impl<'t> Lowering<'t> {
     /// Defines a variable `value op by` in the outermost block in which its operands are defined
     /// (loop-invariant code motion); reuses an equal one.
     fn quotient(&mut self, op: DivOp, value: Affine, by: &Poly) -> Affine {
-        let range = self.interval(&value);
+        // Without assumptions, which hold in a branch, while the variable may be defined before it.
+        let range = value.interval(&self.tree.facts, &|var| self.range(var));
         let divisor = by.interval(&self.tree.facts);
         let by = self.table.count(by);
         let lets = self.blocks.iter().flat_map(|it| &it.lets);
@@ -394,8 +400,7 @@ impl<'t> Lowering<'t> {
             DivOp::Div => Interval { lo: 0, hi: range.hi / divisor.lo.max(1) },
             DivOp::Mod => Interval { lo: 0, hi: (divisor.hi - 1).min(range.hi) },
         };
-        let known = |var: &VarId| self.vars[var.0 as usize - self.tree.vars.len()].1;
-        let depth = value.terms.iter().map(|(var, _)| known(var)).max().unwrap_or(0);
+        let depth = value.terms.iter().map(|(var, _)| self.known(*var).1).max().unwrap_or(0);
         let var = self.new_var(range);
         let at = var.0 as usize - self.tree.vars.len();
         self.vars[at].1 = depth;

@@ -405,7 +405,11 @@ impl Emitter<'_> {
         let (graph, value) = fallback::graph(fallback, self.graph.simd, x, result);
         let pending = [PendingStmt::Set { reg: result, value, mask: MaskRef::All }];
         let mut then = Vec::new();
-        emit(&graph, &pending, &Interned::default(), self.budget, self.new_reg, &mut then);
+        // All registers of the block may be live here.
+        let n_within = self.budget.live_within.len() as u32;
+        let live_through = self.budget.live_through + n_within;
+        let budget = Budget { live_through, live_within: &[], ..self.budget };
+        emit(&graph, &pending, &Interned::default(), budget, self.new_reg, &mut then);
         self.out.push(Stmt::IfAny { condition, then });
         Value::Reg(result)
     }

@@ -164,7 +164,7 @@ impl<'t> Lowering<'t> {
                 [node @ Node::Loop(_)] if !inner.is_empty() => this.parallel_loops(node, inner),
                 body => this.nodes(body),
             })?;
-            this.set_range(var, whole);
+            this.set_known(var, whole);
             Ok(())
         };
         let end = range.start.clone() + range.count.clone();
@@ -182,11 +182,12 @@ impl<'t> Lowering<'t> {
         Ok(())
     }
 
-    /// Narrows a task's variable to a range that is known; returns the range that it had.
-    fn narrow(&mut self, var: VarId, range: &IterRange) -> Interval {
-        let whole = self.range(var);
+    /// Narrows a task's variable to a range that is known; returns the range that it had, and its block. Quotients
+    /// are defined in the innermost block where such a range holds, as other ranges have others.
+    fn narrow(&mut self, var: VarId, range: &IterRange) -> (Interval, usize) {
+        let whole = self.known(var);
         if let (Some(lo), Some(n @ 1..)) = (range.start.as_constant(), range.count.as_constant()) {
-            self.set_range(var, Interval { lo, hi: lo + n - 1 });
+            self.set_known(var, (Interval { lo, hi: lo + n - 1 }, self.blocks.len() - 1));
         }
         whole
     }
