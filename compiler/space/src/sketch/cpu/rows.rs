@@ -64,17 +64,15 @@ fn by_rows(b: &mut Builder, rows: &Rows) -> Result<()> {
         stages.extend(hoist_invariant::to_rows(b, *stage, depth)?);
         stages.push(*stage);
     }
-    let (mut attached, mut parts_inside) = (Vec::new(), Vec::new());
+    // Stages inside, and the stage and the loop along a row where partial results of its elements are computed one
+    // after the other.
+    let mut attached: Vec<(StageId, Option<(StageId, AxisId)>)> = Vec::new();
     for stage in stages {
-        let parts = order_loops(b, stage, depth)?;
-        // Elements along a row have their partial results one after the other.
-        match AxisId((b.n_spatial(stage) as u32).saturating_sub(1)) {
-            along if stage != root && b.n_spatial(stage) > depth => {
-                parts_inside.extend(parts.into_iter().map(|it| (it, stage, along)));
-            }
-            _ => attached.extend(parts),
-        }
-        attached.extend((stage != root).then_some(stage));
+        let n_spatial = b.n_spatial(stage);
+        let along =
+            (stage != root && n_spatial > depth).then(|| (stage, AxisId(n_spatial as u32 - 1)));
+        attached.extend(order_loops(b, stage, depth)?.into_iter().map(|it| (it, along)));
+        attached.extend((stage != root).then_some((stage, None)));
     }
 
     let Some(last) = depth.checked_sub(1) else {
@@ -93,18 +91,21 @@ fn by_rows(b: &mut Builder, rows: &Rows) -> Result<()> {
     let decision = b.decide(format!("{name} rows"), kind, &block_sizes(extents[last]), block);
     let parts = b.split(root, AxisId(last as u32), &[Factor::Open(decision)])?;
     b.annotate_all(root, (0..last as u32).map(AxisId).chain([parts[0]]), LoopKind::Parallel)?;
-    let passes_memory = waits_for_memory(b, &Rows { root, inside: attached.clone(), depth });
+    let inside = attached.iter().map(|it| it.0).collect();
+    let passes_memory = waits_for_memory(b, &Rows { root, inside, depth });
     // The rows in flight are the one that is computed, and those that are prefetched.
     let options = (DecisionKind::Outer, &[1, 2, 3][..]);
     let best = u64::from(passes_memory) + 1;
     let kind = |rows| (rows > 1).then_some(LoopKind::Pipelined(rows as u8));
     b.decide_loop_kind(format!("{name} rows ahead"), options, best, (root, parts[1]), kind)?;
     // Readers first: a stage runs inside the loop only when all that read it do.
-    for stage in attached.into_iter().rev() {
-        b.apply(|it| it.compute_at(stage, root, parts[1]))?;
-    }
-    for (part, stage, along) in parts_inside {
-        b.apply(|it| it.compute_at(part, stage, along))?;
+    for (stage, along) in attached.into_iter().rev() {
+        let is_placed = along.is_some_and(|(element, loop_)| {
+            b.apply(|it| it.compute_at(stage, element, loop_)).is_ok()
+        });
+        if !is_placed {
+            b.apply(|it| it.compute_at(stage, root, parts[1]))?;
+        }
     }
     b.note_template(TemplateKind::Rows, root);
     Ok(())
