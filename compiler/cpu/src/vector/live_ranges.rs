@@ -82,7 +82,7 @@ pub(super) fn of_block(
     let mut ranges: BTreeMap<Reg, (usize, usize)> = BTreeMap::new();
     for (at, stmt) in pending.iter().enumerate() {
         let Effects { set, reads, .. } = Effects::of(graph, interned, stmt);
-        // What is read first has its value from before.
+        // A register whose first statement reads it is live from the start of the block.
         reads.into_iter().for_each(|it| ranges.entry(it).or_insert((0, at)).1 = at);
         set.into_iter().for_each(|it| ranges.entry(it).or_insert((at, at)).1 = at);
     }

@@ -3,9 +3,10 @@
 //! In: a [`Phase`]. Out: a [`MachineFunction`]. Next: [`super::regalloc`].
 //!
 //! `value.rs`, `memory.rs`, `mask.rs` and `convert.rs` select vector instructions for expressions;
-//! `transpose.rs` selects them for four strided accesses at a time, `bytes.rs` for stores of bytes, which
-//! `byte_values.rs` recognizes;
-//! `pointer.rs` advances induction variables and makes memory operands; this file selects statements.
+//! `strided.rs` and `strided_bytes.rs` select loads of elements a few words or bytes apart, `uniform.rs` loads of
+//! one element under a mask, `transpose.rs` four strided accesses at a time, and `bytes.rs` stores of bytes, which
+//! `byte_values.rs` recognizes; `pointer.rs` advances induction variables and makes memory operands; this file
+//! selects statements.
 //!
 //! # Invariants
 //!

@@ -1,4 +1,5 @@
-//! Selection of loads whose elements are a few words apart: contiguous loads, and permutations of them.
+//! Selection of loads whose elements are a few words apart: contiguous loads, and permutations of them on
+//! AVX-512, shuffles or blends of them on AVX2.
 //!
 //! ```text
 //! x[3 * n]  =>   a = x[0..16], b = x[16..32], c = x[30..46]
@@ -127,16 +128,11 @@ impl Selector<'_> {
             self.push(Inst::Vector(VectorInst { a, imm, ..inst }));
             blended = Some(both);
         }
-        let places = self.in_register_of(|lane| words * lane % lanes);
+        let places = MemOperand::pool(self.constant_words(|lane| words * lane % lanes));
+        let places = self.in_register(Operand::Mem(places));
         if let Some(blended) = blended {
             self.binary(opcode::PERMD, dst, places, Operand::Reg(blended));
         }
-    }
-
-    /// Loads a vector of constants.
-    fn in_register_of(&mut self, word: impl Fn(u32) -> u32) -> VirtReg {
-        let place = MemOperand::pool(self.constant_words(word));
-        self.in_register(Operand::Mem(place))
     }
 
     fn in_register(&mut self, operand: Operand) -> VirtReg {
