@@ -35,6 +35,19 @@ fn product() -> Op {
     Op::from_source(&source, Path::new("lib.rs")).unwrap()
 }
 
+/// A product by a number, with a bucket of few rows and one of many.
+fn scale() -> Op {
+    let source = OpSource {
+        name: "scale".to_owned(),
+        options: "dims(M = 1..=512, D = 8192), buckets(M = [16, 512])".to_owned(),
+        item: "fn scale(x: Tensor<f32, M, D>) -> Tensor<f32, M, D> {
+            compute(|i, d| x[[i, d]] * 2.0)
+        }"
+        .to_owned(),
+    };
+    Op::from_source(&source, Path::new("lib.rs")).unwrap()
+}
+
 fn default(op: &Op, bucket: &[Interval]) -> Schedule {
     default::schedule(&op.dag.specialize(bucket), &Target::Cpu(cpu()))
 }
@@ -96,17 +109,43 @@ fn a_schedule_of_one_row_does_not_serve_many() {
 }
 
 #[test]
-fn a_schedule_of_as_many_rows_serves_by_as_many_threads_as_the_default_one() {
-    let op = product();
-    let few = vec![Interval { lo: 1, hi: 128 }];
-    let mut schedule = default(&op, &few);
-    schedule.set_threads(Threads::One);
-    let lookup = lookup(&few, vec![entry(Source::Evolved, lines(&schedule), 100.0)]);
-    let many = &op.buckets[1];
+fn a_schedule_of_other_ranges_serves_where_it_is_clearly_cheaper_by_the_threads_of_the_default_one()
+{
+    let op = scale();
+    let [few, many] = [&op.buckets[0], &op.buckets[1]];
+    // All rows as one, by vectors of 32 elements: cheaper than the default schedule, by the model.
+    let cheaper: Vec<String> = [
+        "fuse s0 a0 a1",
+        "split s0 a2 [171, 32]",
+        "annotate s0 a3 parallel",
+        "annotate s0 a5 vectorized",
+        "threads one",
+    ]
+    .map(str::to_owned)
+    .into();
     assert_eq!(default(&op, many).threads, Threads::All);
-    with_variant(&op, &lookup, many, |it| {
+    let found = |ns| entry(Source::Evolved, cheaper.clone(), ns);
+    with_variant(&op, &lookup(few, vec![found(100.0)]), many, |it| {
         assert_eq!(it.status(LIMITS), TuningStatus::Transferred);
         assert_eq!(it.schedule.threads, Threads::All);
+    });
+    let is_default = |it: &Variant<'_>| {
+        assert_eq!(it.status(LIMITS), TuningStatus::Default);
+        assert_eq!(it.schedule.trace, default(&op, many).trace);
+    };
+    // Where it was no faster than the default schedule of its ranges, it is none of these either.
+    let beside = |ns| entry(Source::Default, lines(&default(&op, few)), ns);
+    with_variant(&op, &lookup(few, vec![beside(99.0), found(100.0)]), many, is_default);
+    // These have a default schedule of their own, whatever that of others was.
+    let of_others = entry(Source::Default, cheaper.clone(), 100.0);
+    with_variant(&op, &lookup(few, vec![of_others]), many, is_default);
+    // Nor does one serve that costs as much as the default schedule.
+    let product = product();
+    let many = &product.buckets[1];
+    let fewer = vec![Interval { lo: 1, hi: 128 }];
+    let as_cheap = entry(Source::Evolved, lines(&default(&product, &fewer)), 100.0);
+    with_variant(&product, &lookup(&fewer, vec![as_cheap]), many, |it| {
+        assert_eq!(it.status(LIMITS), TuningStatus::Default);
     });
 }
 

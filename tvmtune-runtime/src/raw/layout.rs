@@ -55,27 +55,32 @@ impl Layout {
             return;
         }
         let Source { steps, limits } = self.source(shape);
-        let along = &steps[outer.len()];
+        let (outer, n_rows) = match outer.split_last() {
+            Some((&n_rows, outer)) => (outer, n_rows),
+            None => (outer, 1),
+        };
+        let along = &steps[steps.len() - 1];
+        let none = vec![0; along.len()];
+        let down = if steps.len() > 1 { &steps[steps.len() - 2] } else { &none };
         let mut index = vec![0; outer.len()];
-        let mut sums = vec![0; along.len()];
-        for row in packed.chunks_exact_mut(width) {
-            // Sums do not decrease along a row: padding comes last.
-            let rooms = limits.iter().zip(&sums[1..]).map(|(limit, at)| limit.saturating_sub(*at));
-            let n_valid = rooms.zip(&along[1..]).map(|it| match it {
-                (0, _) => 0,
-                (_, 0) => width,
-                (room, step) => room.div_ceil(*step),
-            });
-            let n_valid = n_valid.fold(width, usize::min);
-            let (valid, padding) = row.split_at_mut(n_valid);
-            if along[0] == 1 && n_valid > 0 {
-                valid.copy_from_slice(&row_major[sums[0]..sums[0] + n_valid]);
-            } else {
-                for (n, element) in valid.iter_mut().enumerate() {
-                    *element = row_major[sums[0] + n * along[0]];
-                }
+        let mut sums = none.clone();
+        for block in packed.chunks_exact_mut(n_rows * width) {
+            // Mostly, padding is the same in all rows of a block.
+            let n_at_once = if down[1..].iter().all(|it| *it == 0) { n_rows } else { 1 };
+            for (n, rows) in block.chunks_exact_mut(n_at_once * width).enumerate() {
+                let at = |sum: usize| sums[sum] + n * down[sum];
+                // Sums do not decrease along a row: padding comes last.
+                let n_valid = limits.iter().zip(1..).map(|(limit, sum)| {
+                    match (limit.saturating_sub(at(sum)), along[sum]) {
+                        (0, _) => 0,
+                        (_, 0) => width,
+                        (room, step) => room.div_ceil(step),
+                    }
+                });
+                let n_valid = n_valid.fold(width, usize::min);
+                let from = if n_valid > 0 { &row_major[at(0)..] } else { &[] };
+                copy_rows(from, [down[0], along[0]], rows, [width, n_valid]);
             }
-            padding.fill(T::default());
             advance(&mut index, outer, |dim, n_back| {
                 for (sum, step) in sums.iter_mut().zip(&steps[dim]) {
                     *sum = *sum + step - n_back * step;
@@ -106,6 +111,46 @@ impl Layout {
             }
         }
         Source { steps: self.order.iter().map(|it| dims[*it].clone()).collect(), limits }
+    }
+}
+
+/// Elements of a row that are copied before those of the next one: a cache line of floats is written at once,
+/// and elements of the next row are read while theirs are in the cache.
+const TILE: usize = 16;
+
+/// Copies the first `n_valid` elements of each row, and fills the rest: element `n` of row `m` is
+/// `from[m * down + n * along]`. Plain loops: in a build script that is compiled without optimisation, iterators
+/// take ten times as long, and a large weight a second.
+fn copy_rows<T: Copy + Default>(
+    from: &[T],
+    [down, along]: [usize; 2],
+    rows: &mut [T],
+    [width, n_valid]: [usize; 2],
+) {
+    let are_slices = along == 1 && n_valid >= TILE;
+    if are_slices || n_valid < width {
+        for (m, row) in rows.chunks_exact_mut(width).enumerate() {
+            if are_slices {
+                row[..n_valid].copy_from_slice(&from[m * down..][..n_valid]);
+            }
+            row[n_valid..].fill(T::default());
+        }
+    }
+    let (mut first, n_elements) = (if are_slices { n_valid } else { 0 }, rows.len());
+    while first < n_valid {
+        let end = if first + TILE < n_valid { first + TILE } else { n_valid };
+        let (mut row, mut source) = (0, first * along);
+        while row < n_elements {
+            let (mut n, mut at) = (row + first, source);
+            while n < row + end {
+                rows[n] = from[at];
+                n += 1;
+                at += along;
+            }
+            row += width;
+            source += down;
+        }
+        first = end;
     }
 }
 
@@ -180,6 +225,16 @@ mod tests {
         check(&Layout { splits: &[(0, 16), (1, 5)], order: &[0, 1, 2] }, &[40]);
         check(&Layout { splits: &[(0, 16), (1, 5)], order: &[2, 1, 0] }, &[40]);
         check(&Layout { splits: &[(0, 16), (0, 2)], order: &[2, 1, 0] }, &[40]);
+    }
+
+    #[test]
+    fn rows_longer_than_a_tile_pack() {
+        for (rows, columns) in [(40, 37), (1, 33), (16, 16), (17, 48)] {
+            check(&Layout { splits: &[], order: &[1, 0] }, &[rows, columns]);
+            check(&Layout { splits: &[(0, 24)], order: &[0, 2, 1] }, &[rows, columns]);
+            check(&Layout { splits: &[(1, 20)], order: &[1, 0, 2] }, &[rows, columns]);
+            check(&Layout { splits: &[(1, 20)], order: &[1, 2, 0] }, &[rows, columns]);
+        }
     }
 
     #[test]

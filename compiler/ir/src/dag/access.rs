@@ -29,6 +29,8 @@ pub struct Access {
     /// True if a read before it is of the same element in every iteration: `x` in the second factor of
     /// `(x - y) * (x - y)`.
     pub repeated: bool,
+    /// True if a subscript is data: `x[ids[i]]`.
+    pub indirect: bool,
 }
 
 impl Access {
@@ -45,6 +47,11 @@ impl Access {
     /// Returns whether iterations of that axis read every other element.
     pub fn is_every_other(&self, axis: usize) -> bool {
         self.strides[axis].as_ref().and_then(Poly::as_constant) == Some(2)
+    }
+
+    /// Returns whether iterations of that axis read elements that data chooses.
+    pub fn is_gathered(&self, axis: usize) -> bool {
+        self.indirect && self.strides[axis].is_none()
     }
 
     /// Recomputes the strides for a tensor whose dimensions are stored in another order.
@@ -80,7 +87,7 @@ pub fn accesses(
     let mut found = Vec::new();
     let n_axes = compute.axes.len();
     let mut before: Vec<(TensorId, Vec<Subscript>, bool)> = Vec::new();
-    visit(&compute.body, false, &mut |tensor, index, conditional| {
+    for_each_read(&compute.body, &mut |tensor, index, conditional| {
         // A read below a condition may not be evaluated where a later one is.
         let is_same = |it: &(TensorId, Vec<Subscript>, bool)| {
             it.0 == tensor && it.1 == index && it.2 <= conditional
@@ -90,7 +97,8 @@ pub fn accesses(
         let shape = shape(tensor);
         let steps = index.iter().map(|it| steps(it, n_axes)).collect();
         let strides = strides(index, &shape, n_axes, facts);
-        found.push(Access { tensor, strides, steps, conditional, repeated });
+        let indirect = index.iter().any(|it| it.value().is_some());
+        found.push(Access { tensor, strides, steps, conditional, repeated, indirect });
     });
     found
 }
@@ -115,7 +123,7 @@ pub fn needs_tiling(compute: &Compute, accesses: &[Access], extent: &dyn Fn(usiz
 /// Returns the number of leading spatial axes that index `tensor` unchanged, in all reads of it.
 pub fn leading_axes(compute: &Compute, tensor: TensorId) -> usize {
     let mut n = compute.n_spatial;
-    visit(&compute.body, false, &mut |read, index, _| {
+    for_each_read(&compute.body, &mut |read, index, _| {
         let same = |(axis, it): &(usize, &Subscript)| matches!(it, Subscript::Affine(poly) if poly.as_var() == Some(VarId(*axis as u32)));
         if read == tensor {
             n = n.min(index.iter().enumerate().take_while(same).count());
@@ -189,13 +197,23 @@ pub fn work(expr: &Expr) -> u64 {
 }
 
 /// Calls `f` for each read: the tensor, the index, and whether it is under a condition.
+/// Visits the reads of an expression in order of evaluation, outermost first: `f` is told whether a read is
+/// evaluated under a condition only.
+pub fn for_each_read(expr: &Expr, f: &mut dyn FnMut(TensorId, &[Subscript], bool)) {
+    visit(expr, false, f);
+}
+
 fn visit(expr: &Expr, conditional: bool, f: &mut dyn FnMut(TensorId, &[Subscript], bool)) {
     if let Expr::Read { tensor, index } = expr {
         f(*tensor, index, conditional);
     }
-    let below = conditional || matches!(expr, Expr::Select { .. });
+    if let Expr::Select { condition, then, otherwise } = expr {
+        visit(condition, conditional, f);
+        visit(then, true, f);
+        return visit(otherwise, true, f);
+    }
     for child in expr.children() {
-        visit(child, below, f);
+        visit(child, conditional, f);
     }
 }
 
@@ -348,5 +366,20 @@ mod tests {
         let index = vec![row, Subscript::Affine(var(1))];
         let (_, accesses) = analyzed(Expr::Read { tensor: X, index }, [&[100, 5], &[4]]);
         assert_eq!(strides(&accesses[0]), [None, Some(1), Some(0)]);
+        // The data itself is read along its axes.
+        assert_eq!(strides(&accesses[1]), [Some(1), Some(0), Some(0)]);
+        let gathered = |access: &Access| [0, 1, 2].map(|axis| access.is_gathered(axis));
+        assert_eq!(gathered(&accesses[0]), [true, false, false]);
+        assert_eq!(gathered(&accesses[1]), [false; 3]);
+    }
+
+    #[test]
+    fn a_condition_is_always_evaluated_and_its_branches_are_not() {
+        let test = Expr::read(W, [var(0)]);
+        let (then, otherwise) = (Expr::read(X, [var(0), var(1)]), Expr::read(X, [var(0), var(2)]));
+        let inner = test.clone().select(then, otherwise);
+        let (_, accesses) = analyzed(test.select(inner, Expr::read(W, [var(1)])), [&[4, 6], &[6]]);
+        let conditional: Vec<bool> = accesses.iter().map(|it| it.conditional).collect();
+        assert_eq!(conditional, [false, true, true, true, true]);
     }
 }

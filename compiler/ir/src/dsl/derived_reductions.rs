@@ -23,11 +23,15 @@ pub(super) struct Reduced<'a> {
 impl Reduced<'_> {
     /// Returns the values, where those that do not count change nothing.
     pub(super) fn masked(&self, reducer: Reducer) -> Expr {
-        let identity = Expr::Const(reducer.identity(self.dtype), self.dtype);
-        match self.mask.clone() {
-            None => self.body.clone(),
-            Some(mask) => mask.select(self.body.clone(), identity),
-        }
+        masked(reducer, self.mask.clone(), self.body.clone(), self.dtype)
+    }
+}
+
+/// Returns a value that changes nothing where a mask does not hold.
+fn masked(reducer: Reducer, mask: Option<Expr>, value: Expr, dtype: DType) -> Expr {
+    match mask {
+        None => value,
+        Some(mask) => mask.select(value, Expr::Const(reducer.identity(dtype), dtype)),
     }
 }
 
@@ -40,6 +44,34 @@ struct Last {
 }
 
 impl Elaborator {
+    /// Reads a reduction by a reducer. Where several ranges end at enclosing axes that the values do not depend
+    /// on, as in `sum((0..=i, 0..=j), |r, s| x[[r, s]])`, it is a reduction of reductions, each up to one index:
+    /// a scan takes one step for an element of these.
+    pub(super) fn fold(&mut self, reducer: Reducer, reduced: Reduced<'_>) -> Expr {
+        if !self.is_fold_of_prefixes(&reduced) {
+            let body = reduced.masked(reducer);
+            return self.accumulate(reducer, reduced.axes, body, reduced.dtype);
+        }
+        let Reduced { ranges, axes, mut body, dtype, .. } = reduced;
+        let depth = self.around.len();
+        for (n, range) in ranges.iter().enumerate().rev() {
+            self.around.extend(&axes[..n]);
+            let value = masked(reducer, range.mask(axes[n]), body, dtype);
+            body = self.accumulate(reducer, vec![axes[n]], value, dtype);
+            self.around.truncate(depth);
+        }
+        body
+    }
+
+    fn is_fold_of_prefixes(&self, reduced: &Reduced<'_>) -> bool {
+        let Reduced { ranges, axes, body, .. } = reduced;
+        let used = self.enclosing_axes_of([body]);
+        let is_partial = |it: &&Range| self.around.iter().any(|axis| it.mentions(*axis));
+        ranges.iter().filter(is_partial).count() > 1
+            && !used.iter().any(|axis| ranges.iter().any(|it| it.mentions(*axis)))
+            && self.is_always_in_bounds(axes, body)
+    }
+
     pub(super) fn mean(&mut self, reduced: Reduced<'_>, location: Location) -> Option<Expr> {
         let body = reduced.masked(Reducer::Sum);
         let Reduced { ranges, axes, dtype, .. } = reduced;

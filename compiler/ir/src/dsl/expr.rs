@@ -7,7 +7,7 @@ use super::elaborate::{Binding, Elaborator};
 use super::errors::{Location, axis_names};
 use super::hints::{NO_ASSIGNMENT, no_element_type, no_statement, unsupported};
 use super::signature::{plain_ident, type_name};
-use super::value::{Kind, Value, cast, unify};
+use super::value::{Choice, Kind, Value, cast, unify};
 use crate::dag::limits::MAX_INDEX;
 use crate::dag::{BinaryOp, CompareOp, DType, Expr, Literal, UnaryOp, integer_range};
 use crate::half::{Bf16, F16};
@@ -218,7 +218,7 @@ impl Elaborator {
                 let message = "`-` applies to numbers; `!` negates a condition";
                 return self.errors.at_location(location, message);
             }
-            Kind::Typed(..) => {
+            Kind::Choice(_) | Kind::Typed(..) => {
                 let (expr, dtype) = value.widened(&mut self.errors)?;
                 Kind::Typed(expr.unary(UnaryOp::Neg), dtype)
             }
@@ -331,12 +331,7 @@ impl Elaborator {
     /// The value as another type, as Rust's `as`.
     fn convert(&mut self, value: &Value, to: DType, location: Location) -> Option<Value> {
         // A literal takes the type at once if it can: `300.0 as f64` is not rounded to `f32`.
-        let literal = match value.kind {
-            Kind::Float(_) => to.is_float(),
-            Kind::Integer(it) => to.is_integer() && integer_range(to).contains(it),
-            _ => false,
-        };
-        let (expr, from) = if literal {
+        let (expr, from) = if value.takes(to) {
             (value.stored(to, &mut self.errors)?, to)
         } else if let Kind::Index(poly) | Kind::Typed(Expr::Index(poly), _) = &value.kind {
             (Expr::Index(poly.clone()), DType::I64)
@@ -369,9 +364,13 @@ impl Elaborator {
         let then = self.under(test.as_ref(), true, |it| it.block(&syntax.then_branch));
         let otherwise = self.under(test.as_ref(), false, |it| it.expr(otherwise));
         let (condition, then, otherwise) = (condition?, then?, otherwise?);
+        let (test, parts) = (test?, [&condition, &then, &otherwise]);
+        if let Some(choice) = Choice::of_literals(&test, &then, &otherwise) {
+            let kind = Kind::Choice(Box::new(choice));
+            return Value::of_parts(kind, location, &parts, &mut self.errors);
+        }
         let (a, b, dtype) = unify(&then, &otherwise, &mut self.errors)?;
-        let expr = test?.select(a, b);
-        self.typed_value(expr, dtype, location, &[&condition, &then, &otherwise])
+        self.typed_value(test.select(a, b), dtype, location, &parts)
     }
 
     /// Runs `f` under the path condition that `condition` is `holds`.

@@ -154,10 +154,11 @@ impl Elaborator {
         if let Some(poly) = value.as_index() {
             return Some(Subscript::Affine(poly));
         }
-        let Kind::Typed(expr, dtype) = &value.kind else {
+        if matches!(value.kind, Kind::Float(_)) {
             let message = "an index is an integer, not a float: write it without a point";
             return self.errors.at_location(value.location, message);
-        };
+        }
+        let (expr, dtype) = value.typed(&mut self.errors)?;
         if !dtype.is_integer() {
             let message = format!("an index is an integer, not {dtype}: convert it with `as i64`");
             return self.errors.at_location(value.location, message);
@@ -166,13 +167,14 @@ impl Elaborator {
         // has beyond `i32` becomes negative, so it stays outside of such an extent.
         let (expr, dtype) = match expr {
             Expr::Cast(DType::I64, inner) if is_narrow(inner.dtype(&self.symbols)) => {
-                (&**inner, inner.dtype(&self.symbols))
+                let dtype = inner.dtype(&self.symbols);
+                (*inner, dtype)
             }
-            _ => (expr, *dtype),
+            _ => (expr, dtype),
         };
         let wide = extent.interval(&self.known.facts).hi > i64::from(i32::MAX);
         let to = if wide || !is_narrow(dtype) { DType::I64 } else { DType::I32 };
-        Some(Subscript::Value(Box::new(cast(to, dtype, expr.clone()))))
+        Some(Subscript::Value(Box::new(cast(to, dtype, expr))))
     }
 
     fn prove_inside(&mut self, subscript: &Subscript, extent: &Poly, name: &str, syntax: &Syntax) {

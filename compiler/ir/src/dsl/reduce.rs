@@ -139,10 +139,7 @@ impl Elaborator {
         let reduced = Reduced { ranges: &ranges, axes, mask, body: body_expr, dtype };
         let at = body.location;
         let (expr, dtype) = match kind {
-            ReductionKind::Fold(reducer) => {
-                let body = reduced.masked(reducer);
-                (self.accumulate(reducer, reduced.axes, body, dtype), dtype)
-            }
+            ReductionKind::Fold(reducer) => (self.fold(reducer, reduced), dtype),
             ReductionKind::Mean => (self.mean(reduced, at)?, dtype),
             ReductionKind::LogSumExp => (self.log_sum_exp(reduced, at)?, dtype),
             ReductionKind::Arg(reducer) => (self.arg(name, reducer, reduced, at)?, DType::I64),
@@ -459,8 +456,13 @@ impl Range {
         self.part.end.clone().unwrap_or_else(|| self.lo.clone() + self.extent.clone())
     }
 
+    /// Returns whether an end depends on an enclosing axis.
+    pub(super) fn mentions(&self, axis: VarId) -> bool {
+        [&self.part.first, &self.part.end].into_iter().flatten().any(|it| it.mentions(axis))
+    }
+
     /// Returns the mask of the index at an axis, if some indices do not count.
-    fn mask(&self, axis: VarId) -> Option<Expr> {
+    pub(super) fn mask(&self, axis: VarId) -> Option<Expr> {
         let index = Expr::Index(self.lo.clone() + Poly::var(axis));
         let compared = |op: CompareOp, end: &Option<Poly>| {
             Some(index.clone().compare(op, Expr::Index(end.clone()?)))

@@ -28,10 +28,30 @@ pub(super) enum Kind {
     Integer(i64),
     /// Arithmetic on float literals, with no type yet: constants are of type `F64`.
     Float(Expr),
+    /// A choice between literals, with no type yet.
+    Choice(Box<Choice>),
     /// An integer known from axes and dimensions.
     Index(Poly),
     /// A value of a type; of `F16` and `Bf16` only as read or cast, never as computed.
     Typed(Expr, DType),
+}
+
+/// `if test { then } else { otherwise }` of literals: both integers, or both floats.
+#[derive(Clone, Debug)]
+pub(super) struct Choice {
+    test: Expr,
+    then: Value,
+    otherwise: Value,
+}
+
+impl Choice {
+    /// Returns a choice between two values, if both are literals of one kind.
+    pub(super) fn of_literals(test: &Expr, then: &Value, otherwise: &Value) -> Option<Self> {
+        let are_literals = then.is_literal() && otherwise.is_literal();
+        let is_one_kind = then.default_type() == otherwise.default_type();
+        let (test, then, otherwise) = (test.clone(), then.clone(), otherwise.clone());
+        (are_literals && is_one_kind).then_some(Self { test, then, otherwise })
+    }
 }
 
 impl Value {
@@ -78,7 +98,22 @@ impl Value {
         match &self.kind {
             Kind::Index(poly) | Kind::Typed(Expr::Index(poly), _) => Some(poly.clone()),
             Kind::Integer(value) => Some(Poly::constant(*value)),
-            Kind::Float(_) | Kind::Typed(..) => None,
+            Kind::Float(_) | Kind::Choice(_) | Kind::Typed(..) => None,
+        }
+    }
+
+    /// Returns whether it is made of literals alone, which take the type of what they meet.
+    fn is_literal(&self) -> bool {
+        matches!(self.kind, Kind::Integer(_) | Kind::Float(_) | Kind::Choice(_))
+    }
+
+    /// Returns whether it is made of literals alone that are values of a type.
+    pub(super) fn takes(&self, dtype: DType) -> bool {
+        match &self.kind {
+            Kind::Float(_) => dtype.is_float(),
+            Kind::Integer(it) => dtype.is_integer() && integer_range(dtype).contains(*it),
+            Kind::Choice(it) => it.then.takes(dtype) && it.otherwise.takes(dtype),
+            Kind::Index(_) | Kind::Typed(..) => false,
         }
     }
 
@@ -95,6 +130,7 @@ impl Value {
         match &self.kind {
             Kind::Integer(_) => "an integer",
             Kind::Float(_) => "a float",
+            Kind::Choice(it) => it.then.type_name(),
             Kind::Index(_) => "an index",
             Kind::Typed(_, dtype) => dtype.name(),
         }
@@ -105,6 +141,7 @@ impl Value {
         match &self.kind {
             Kind::Integer(_) => DType::I32,
             Kind::Float(_) => DType::F32,
+            Kind::Choice(it) => it.then.default_type(),
             Kind::Index(_) => DType::I64,
             Kind::Typed(_, dtype) => *dtype,
         }
@@ -118,6 +155,11 @@ impl Value {
             Kind::Float(expr) if dtype.is_float() => Some(retype(expr, dtype)),
             Kind::Integer(it) if dtype.is_integer() && integer_range(dtype).contains(*it) => {
                 Some(Expr::Const(Literal::Int(*it), dtype))
+            }
+            Kind::Choice(it) if dtype != DType::Bool => {
+                let (then, otherwise) =
+                    (it.then.operand(dtype, errors), it.otherwise.operand(dtype, errors));
+                Some(it.test.clone().select(then?, otherwise?))
             }
             Kind::Index(poly) if dtype == DType::I64 => Some(Expr::Index(poly.clone())),
             _ => errors.at_location(self.location, self.no_operand(dtype)),
@@ -178,7 +220,7 @@ pub(super) fn unify(a: &Value, b: &Value, errors: &mut Errors) -> Option<(Expr, 
         (Some(dtype), _) | (_, Some(dtype)) => dtype,
         // An index takes an integer along; a float literal stays a float.
         (None, None) if matches!(b.kind, Kind::Float(_)) => DType::F32,
-        (None, None) if matches!(a.kind, Kind::Integer(_)) => b.default_type(),
+        (None, None) if a.is_literal() && a.default_type().is_integer() => b.default_type(),
         (None, None) => a.default_type(),
     };
     let (a, b) = (a.operand(dtype, errors), b.operand(dtype, errors));

@@ -108,9 +108,11 @@ impl Lookup {
                 let ranges = range_distance(&bucket.dims, dims);
                 for entry in bucket.schedules.iter().filter(|it| it.platform == platform) {
                     let tier = match (tier, &entry.measured) {
-                        (tier, Some(_)) => tier,
-                        // The default schedule for other ranges says nothing about these.
+                        // The default schedule for other ranges says nothing about these, which have one
+                        // of their own; nor does one that was not measured.
+                        (Tier::Transferred, _) if entry.source == Source::Default => continue,
                         (Tier::Transferred, None) => continue,
+                        (tier, Some(_)) => tier,
                         (_, None) if entry.is_prediction() => Tier::Predicted,
                         (_, None) => Tier::Default,
                     };

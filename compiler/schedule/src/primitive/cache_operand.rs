@@ -2,6 +2,7 @@
 
 use crate::error::{ErrorKind, ScheduleError, refuse_if};
 use crate::{Attach, Instruction, Schedule, StageId};
+use tvmtune_ir::dag::access::for_each_read;
 use tvmtune_ir::dag::{Compute, Expr, Subscript, TensorId};
 use tvmtune_ir::poly::{Poly, VarId};
 
@@ -24,7 +25,7 @@ impl Schedule {
     /// # Errors
     ///
     /// - [`ErrorKind::NotRead`] if the stage has no such read.
-    /// - [`ErrorKind::Conditional`] if it stands below a condition.
+    /// - [`ErrorKind::Conditional`] if it is evaluated under a condition only.
     /// - [`ErrorKind::NotRoot`] if the tensor is computed inside another stage, [`ErrorKind::Recurrent`] if
     ///   the reader itself computes it.
     /// - [`ErrorKind::TooLarge`] if the copy could have more than 2^53 elements.
@@ -84,17 +85,14 @@ struct Operand {
 
 /// Finds the read of that number, in order of evaluation, outermost first.
 fn operand(body: &Expr, number: u32) -> Option<Operand> {
-    fn find(expr: &Expr, conditional: bool, left: &mut u32) -> Option<Operand> {
-        if let Expr::Read { tensor, index } = expr {
-            if *left == 0 {
-                return Some(Operand { tensor: *tensor, index: index.clone(), conditional });
-            }
-            *left -= 1;
+    let (mut left, mut found) = (number, None);
+    for_each_read(body, &mut |tensor, index, conditional| match left.checked_sub(1) {
+        Some(fewer) => left = fewer,
+        None => {
+            found.get_or_insert_with(|| Operand { tensor, index: index.to_vec(), conditional });
         }
-        let below = conditional || matches!(expr, Expr::Select { .. });
-        expr.children().into_iter().find_map(|it| find(it, below, left))
-    }
-    find(body, false, &mut number.clone())
+    });
+    found
 }
 
 /// Replaces a read wherever it stands.

@@ -303,6 +303,63 @@ fn bits_of_integers_are_those_of_rust() {
 }
 
 #[test]
+fn reductions_up_to_several_indices_are_reductions_of_reductions() {
+    let of = |ranges: &str, value: &str| {
+        dag(&format!(
+            "
+            #[autotune(dims(M = 4, N = 5))]
+            fn f(x: Tensor<i32, M, N>) -> Tensor<i32, M, N> {{
+                compute(|i, j| sum({ranges}, |r, s| {value}))
+            }}"
+        ))
+    };
+    let x = Array::from_fn(DType::I32, &[4, 5], |n| Number::Int((n * n) as i64 % 7 - 3));
+    let at = |r: usize, s: usize| x.get(5 * r + s).to_f64();
+    let check = |ranges: &str, value: &str, n: usize, of_cell: &dyn Fn(usize, usize) -> f64| {
+        let dag = of(ranges, value);
+        assert_eq!(dag.computes.len(), n, "{ranges} {value}");
+        let got = &run(&dag, &[], &[x.clone()], &[])[0];
+        for cell in 0..20 {
+            assert_eq!(got.get(cell).to_f64(), of_cell(cell / 5, cell % 5), "{ranges} {value}");
+        }
+    };
+    let sum_of = |rows: std::ops::Range<usize>, columns: std::ops::Range<usize>| {
+        rows.flat_map(|r| columns.clone().map(move |s| (r, s))).map(|(r, s)| at(r, s)).sum::<f64>()
+    };
+    check("(0..=i, 0..=j)", "x[[r, s]]", 2, &|i, j| sum_of(0..i + 1, 0..j + 1));
+    check("(i..M, 0..j)", "x[[r, s]]", 2, &|i, j| sum_of(i..4, 0..j));
+    // One end alone, both ends in one index, or a value that depends on the index.
+    check("(0..=i, 0..N)", "x[[r, s]]", 1, &|i, _| sum_of(0..i + 1, 0..5));
+    check("(0..=i, 0..=j)", "x[[r, s]] * x[[i, j]]", 1, &|i, j| {
+        sum_of(0..i + 1, 0..j + 1) * at(i, j)
+    });
+}
+
+#[test]
+fn a_choice_of_literals_takes_the_type_that_it_meets() {
+    let mask = dag("
+        #[autotune(dims(M = 1..=8))]
+        fn f(x: Tensor<f32, M>) -> Tensor<u8, M> {
+            compute(|i| if x[[i]] > 1.0 { 255 } else if x[[i]] > 0.0 { 200 } else { 0 })
+        }");
+    let x = Array::from_f32(&[3], vec![2.0, 0.5, -1.0]);
+    let numbers = |it: &Array| (0..it.len()).map(|n| it.get(n).to_f64()).collect::<Vec<_>>();
+    assert_eq!(numbers(&run(&mask, &[3], &[x], &[])[0]), [255.0, 200.0, 0.0]);
+    let check = |definition: &str, want: [f32; 3]| {
+        assert_eq!(map(definition, &[2.0, 0.5, -1.0]), want, "{definition}");
+    };
+    check(
+        "(x[[i]] as i64 + if x[[i]] > 0.0 { 3_000_000_000 } else { -1 }) as f32",
+        [3_000_000_002.0, 3e9, -2.0],
+    );
+    check("(0.25_f64 * if x[[i]] > 0.0 { 0.5 } else { 3.0 }) as f32", [0.125, 0.125, 0.75]);
+    check("if x[[i]] > 0.0 { 0.1 } else { 0.3 }", [0.1, 0.1, 0.3]);
+    check("x.get([if x[[i]] > 1.0 { 2 } else { 0 }]).unwrap_or(9.0)", [-1.0, 2.0, 2.0]);
+    check("-(if x[[i]] > 0.0 { 1 } else { 2 }) as f32", [-1.0, -1.0, -2.0]);
+    check("(if x[[i]] > 0.0 { 300 } else { 2 } as u8) as f32", [44.0, 44.0, 2.0]);
+}
+
+#[test]
 fn activations_are_right_at_the_ends_and_keep_a_nan() {
     let (infinity, nan) = (f32::INFINITY, f32::NAN);
     let x = [-infinity, -1e38, -100.0, 1e38, infinity, nan];

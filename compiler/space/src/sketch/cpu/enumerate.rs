@@ -96,14 +96,18 @@ fn variants_along(b: &Builder, anchor: StageId, vector: usize) -> Vec<TileVarian
     let (mut packed, mut scattered, mut padded) = (Vec::new(), Vec::new(), Vec::new());
     for (number, access) in accesses.iter().enumerate().filter(|it| !it.1.repeated) {
         let stride = stride_along(access, compute.n_spatial, &extents, vector);
-        if access.conditional {
+        let is_gathered = access.is_gathered(vector);
+        let is_read_in_place =
+            is_gathered || access.is_contiguous(vector) && is_read_once(access, &extents);
+        if access.conditional && !is_read_in_place {
             padded.push(Padded { tensor: access.tensor, stride: stride.unwrap_or(1) });
         }
         let is_strided_copy = access.conditional && stride.is_some();
         // A copy that is hardly larger pays: it is contiguous.
         let is_every_other = !access.conditional && access.is_every_other(vector);
-        let is_direct =
-            access.is_contiguous(vector) || (is_every_other && !can_copy(access, &extents));
+        let is_direct = is_gathered
+            || access.is_contiguous(vector)
+            || (is_every_other && !can_copy(access, &extents));
         if !access.depends_on(vector) || is_direct || is_strided_copy {
             continue;
         }
@@ -242,6 +246,11 @@ fn streamed_bytes(b: &Builder, anchor: StageId, variant: &TileVariant) -> u64 {
     let accesses = b.accesses(anchor);
     let vectors = accesses.iter().filter(|it| !it.repeated && it.depends_on(variant.vector));
     vectors.map(|it| it.footprint(&extents) * WORD_BYTES).sum::<u64>().max(1)
+}
+
+/// Returns whether each iteration reads an element of its own: a copy of them would be read once.
+fn is_read_once(access: &Access, extents: &[u64]) -> bool {
+    access.footprint(extents) >= extents.iter().size()
 }
 
 /// Returns whether a copy indexed by the axes of a read is hardly larger than the elements read.

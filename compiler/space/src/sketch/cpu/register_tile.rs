@@ -37,7 +37,8 @@ pub(super) struct Operand {
     /// Each row has its own.
     pub(super) per_row: bool,
     /// Loads that a vector of it takes: two where windows slide over it, so that vectors straddle
-    /// lines; three, one of them a permutation, of every other element.
+    /// lines; three, one of them a permutation, of every other element; many where each lane has an address of
+    /// its own.
     pub(super) loads: u64,
     /// So many rows stay in the first-level cache.
     pub(super) cached_rows: u64,
@@ -64,6 +65,9 @@ const FMAS_PER_CYCLE: f64 = 2.0;
 const FMA_LATENCY: f64 = 4.0;
 /// Vector loads that a core issues in a cycle: two ports, as on the same cores.
 const LOADS_PER_CYCLE: f64 = 2.0;
+/// Loads in whose time a vector is gathered from eight addresses: one for each, and as many operations that
+/// take addresses apart and put lanes together.
+const GATHER_LOADS: u64 = 16;
 /// Cycles of a load that misses the first-level cache and hits the second, of which several are in
 /// flight; chosen by measurement.
 const RELOAD_CYCLES: f64 = 0.4;
@@ -96,6 +100,7 @@ impl Operand {
             vector,
             per_row,
             loads: match vector {
+                true if access.is_gathered(vector_axis) => GATHER_LOADS,
                 true if access.conditional => 1 + u64::from(!per_row),
                 true if access.is_every_other(vector_axis) => 3,
                 _ => 1,
