@@ -291,6 +291,41 @@ fn distances_are_tiled_like_products() {
 }
 
 #[test]
+fn sums_of_elements_that_data_chooses_are_tiled() {
+    let source = |ids: &str, element: &str| {
+        format!(
+            "#[autotune(dims(C = 11, S = 50, P = 37))]
+            fn sample(x: Tensor<{element}, C, S>, at: Tensor<{ids}, P, 4>, w: Tensor<f32, P, 4>)
+                -> Tensor<f32, C, P> {{
+                compute(|c, p| {{
+                    sum(0..4, |k| w[[p, k]] * x.get([c, at[[p, k]]]).unwrap_or(0.0) as f32)
+                }})
+            }}"
+        )
+    };
+    let text = default_nest(&source("i64", "f32"));
+    for expected in ["local at_operand", "local w_operand", "vectorized p in", "unrolled c in"] {
+        assert!(text.contains(expected), "no {expected}:\n{text}");
+    }
+    for (ids, element) in [("i64", "f32"), ("i32", "f16"), ("u8", "i8")] {
+        check(&source(ids, element), &[]);
+    }
+}
+
+#[test]
+fn what_is_read_once_under_a_condition_is_read_in_place() {
+    let text = default_nest(
+        "#[autotune(dims(B = 8, T = 256, D = 384))]
+        fn pool(x: Tensor<f32, B, T, D>) -> Tensor<f32, B, { 2 * D }> {
+            compute(|b, d| {
+                if d < D { x[[b, 0, d]] } else { sum(0..T, |t| x.get([b, t, d - D]).unwrap_or(0.0)) }
+            })
+        }",
+    );
+    assert!(text.contains("+= ") && !text.contains("x_padded"), "{text}");
+}
+
+#[test]
 fn short_last_axes_are_phases_of_the_axis_before() {
     let of = |extent: u64| {
         default_nest(&format!(
