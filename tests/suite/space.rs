@@ -292,23 +292,23 @@ fn distances_are_tiled_like_products() {
 
 #[test]
 fn sums_of_elements_that_data_chooses_are_tiled() {
-    let source = |ids: &str, element: &str| {
+    let source = |ids: &str, element: &str, zero: &str| {
         format!(
             "#[autotune(dims(C = 11, S = 50, P = 37))]
             fn sample(x: Tensor<{element}, C, S>, at: Tensor<{ids}, P, 4>, w: Tensor<f32, P, 4>)
                 -> Tensor<f32, C, P> {{
                 compute(|c, p| {{
-                    sum(0..4, |k| w[[p, k]] * x.get([c, at[[p, k]]]).unwrap_or(0.0) as f32)
+                    sum(0..4, |k| w[[p, k]] * x.get([c, at[[p, k]]]).unwrap_or({zero}) as f32)
                 }})
             }}"
         )
     };
-    let text = default_nest(&source("i64", "f32"));
+    let text = default_nest(&source("i64", "f32", "0.0"));
     for expected in ["local at_operand", "local w_operand", "vectorized p in", "unrolled c in"] {
         assert!(text.contains(expected), "no {expected}:\n{text}");
     }
-    for (ids, element) in [("i64", "f32"), ("i32", "f16"), ("u8", "i8")] {
-        check(&source(ids, element), &[]);
+    for (ids, element, zero) in [("i64", "f32", "0.0"), ("i32", "f16", "0.0"), ("u8", "i8", "0")] {
+        check(&source(ids, element, zero), &[]);
     }
 }
 
