@@ -317,8 +317,9 @@ fn reductions_up_to_several_indices_are_reductions_of_reductions() {
     let at = |r: usize, s: usize| x.get(5 * r + s).to_f64();
     let check = |ranges: &str, value: &str, n: usize, of_cell: &dyn Fn(usize, usize) -> f64| {
         let dag = of(ranges, value);
-        assert_eq!(dag.computes.len(), n, "{ranges} {value}");
-        let got = &run(&dag, &[], &[x.clone()], &[])[0];
+        let n_reduced = dag.computes.iter().map(|it| it.axes.len() - it.n_spatial).max();
+        assert_eq!(n_reduced, Some(n), "{ranges} {value}");
+        let got = &run(&dag, &[], std::slice::from_ref(&x), &[])[0];
         for cell in 0..20 {
             assert_eq!(got.get(cell).to_f64(), of_cell(cell / 5, cell % 5), "{ranges} {value}");
         }
@@ -326,11 +327,11 @@ fn reductions_up_to_several_indices_are_reductions_of_reductions() {
     let sum_of = |rows: std::ops::Range<usize>, columns: std::ops::Range<usize>| {
         rows.flat_map(|r| columns.clone().map(move |s| (r, s))).map(|(r, s)| at(r, s)).sum::<f64>()
     };
-    check("(0..=i, 0..=j)", "x[[r, s]]", 2, &|i, j| sum_of(0..i + 1, 0..j + 1));
-    check("(i..M, 0..j)", "x[[r, s]]", 2, &|i, j| sum_of(i..4, 0..j));
+    check("(0..=i, 0..=j)", "x[[r, s]]", 1, &|i, j| sum_of(0..i + 1, 0..j + 1));
+    check("(i..M, 0..j)", "x[[r, s]]", 1, &|i, j| sum_of(i..4, 0..j));
     // One end alone, both ends in one index, or a value that depends on the index.
-    check("(0..=i, 0..N)", "x[[r, s]]", 1, &|i, _| sum_of(0..i + 1, 0..5));
-    check("(0..=i, 0..=j)", "x[[r, s]] * x[[i, j]]", 1, &|i, j| {
+    check("(0..=i, 0..N)", "x[[r, s]]", 2, &|i, _| sum_of(0..i + 1, 0..5));
+    check("(0..=i, 0..=j)", "x[[r, s]] * x[[i, j]]", 2, &|i, j| {
         sum_of(0..i + 1, 0..j + 1) * at(i, j)
     });
 }
