@@ -120,6 +120,23 @@ const FOUND: &[(&str, &[i64])] = &[
          }",
         &[],
     ),
+    // Each of the largest elements is read by those after it: whether one is tiled was asked anew for each way
+    // through its readers.
+    (
+        "#[autotune(dims(M = 9))]
+         fn largest_in_turn(x: Tensor<f32, M, 8>) -> Tensor<i64, M, 8> {
+             compute(|i, j| argtop(j, 0..8, |k| x[[i, k]]))
+         }",
+        &[],
+    ),
+    // The bytes of an operand did not fit into 64 bits.
+    (
+        "#[autotune(dims(M = 1..=33, N = 1..=2147483647))]
+         fn sums_under_a_condition(x: Tensor<i32, N>, y: Tensor<f32, M, N>) -> Tensor<f32, M, N> {
+             compute(|i, j| sum(0..N, |k| if x[[j]] < y[[i, k]] as i32 { x[[j]] as f32 } else { 0.0 }))
+         }",
+        &[31, 1],
+    ),
 ];
 
 /// Checks a schedule at one launch, whose results are exact.

@@ -27,6 +27,11 @@ pub(super) fn pack_by_tile(
     b.one_of(tile, lists)
 }
 
+/// Estimates the bytes that an access reads while each axis runs that many iterations.
+pub(super) fn footprint_bytes(access: &Access, extents: &[u64]) -> u64 {
+    access.footprint(extents).saturating_mul(WORD_BYTES)
+}
+
 /// Returns the dimension of a tensor that an axis, and no other axis along it, indexes with step 1.
 pub(super) fn dim_along(access: &Access, axis: usize) -> Option<usize> {
     let along = |steps: &Option<Vec<i64>>| steps.as_ref().is_none_or(|it| it[axis] != 0);

@@ -4,7 +4,7 @@
 use super::variant::{Sharing, TileVariant};
 use super::{LONG_TASKS_PER_THREAD, TASKS_PER_THREAD};
 use crate::sketch::Builder;
-use crate::sketch::layout::WORD_BYTES;
+use crate::sketch::layout::{WORD_BYTES, footprint_bytes};
 use tvmtune_ir::dag::access::Access;
 use tvmtune_ir::size::Size;
 use tvmtune_schedule::StageId;
@@ -90,7 +90,7 @@ impl Blocks {
                 },
             };
             let tile: Vec<u64> = extents.iter().enumerate().map(length).collect();
-            accesses.iter().map(|it| it.footprint(&tile) * WORD_BYTES).sum::<u64>()
+            accesses.iter().map(|it| footprint_bytes(it, &tile)).fold(0, u64::saturating_add)
         };
         // A task reads its own copy many times, and soon.
         let cache = match padding {
@@ -101,7 +101,7 @@ impl Blocks {
             // Tasks that differ along the outer axis only share nothing but the edges of windows.
             let mut rows = Self { padding: Padding::InTasks, ..it };
             let enough = threads * LONG_TASKS_PER_THREAD;
-            let is_large = |it: &Self| bytes(it, lanes) * it.vectors > cache * 3 / 4;
+            let is_large = |it: &Self| bytes(it, lanes).saturating_mul(it.vectors) > cache * 3 / 4;
             while (is_large(&rows) || rows.n_tasks() < enough) && rows.outer > MIN_OUTER {
                 rows.halve();
             }

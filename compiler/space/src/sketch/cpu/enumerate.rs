@@ -15,7 +15,7 @@ use super::rows;
 use super::tile::MAX_WINDOW;
 use super::variant::{CopyScope, OperandCopy, Padded, ReductionBlock, Sharing, TileVariant};
 use crate::sketch::Builder;
-use crate::sketch::layout::{WORD_BYTES, dim_along};
+use crate::sketch::layout::{WORD_BYTES, dim_along, footprint_bytes};
 use tvmtune_ir::dag::access::Access;
 use tvmtune_ir::dag::{TensorId, TensorKind};
 use tvmtune_ir::poly::Poly;
@@ -245,7 +245,7 @@ fn streamed_bytes(b: &Builder, anchor: StageId, variant: &TileVariant) -> u64 {
     let extents: Vec<u64> = b.extents(anchor).iter().enumerate().map(tile).collect();
     let accesses = b.accesses(anchor);
     let vectors = accesses.iter().filter(|it| !it.repeated && it.depends_on(variant.vector));
-    vectors.map(|it| it.footprint(&extents) * WORD_BYTES).sum::<u64>().max(1)
+    vectors.map(|it| footprint_bytes(it, &extents)).fold(0, u64::saturating_add).max(1)
 }
 
 /// Returns whether each iteration reads an element of its own: a copy of them would be read once.
@@ -396,7 +396,7 @@ fn cost(b: &Builder, anchor: StageId, variant: &TileVariant) -> f64 {
                     };
             }
             None if is_read_in_rows(b, &access, variant, &extents) => {
-                let is_cached = access.footprint(&extents) * WORD_BYTES <= b.cpu().l2_bytes;
+                let is_cached = footprint_bytes(&access, &extents) <= b.cpu().l2_bytes;
                 let one = match is_cached {
                     true => cost_of::ROW_ELEMENT_IN_L2,
                     false => cost_of::ROW_ELEMENT,

@@ -15,9 +15,12 @@ mod rows;
 mod tile;
 mod variant;
 
+use std::collections::BTreeMap;
+
 use super::builder::Builder;
 use super::fusion_group::{FusionGroup, Rows};
 use super::template::{Bound, Template, applicable};
+use tvmtune_ir::dag::Expr;
 use tvmtune_ir::dag::access::Access;
 use tvmtune_schedule::StageId;
 
@@ -48,6 +51,21 @@ pub(super) fn templates<'a>(b: &Builder, group: &'a FusionGroup) -> Vec<Bound<'a
 /// Returns whether a reduction runs in register tiles: only its spatial axes make vectors, or its operands
 /// are used more than once, so often that a copy which its tiles need pays.
 pub(super) fn is_tiled(b: &Builder, stage: StageId) -> bool {
+    tiles(b, stage, &mut BTreeMap::new())
+}
+
+/// The same, where it is known of some stages: it may depend on all that read the stage, and each of several
+/// largest elements is read by those after it.
+fn tiles(b: &Builder, stage: StageId, known: &mut BTreeMap<StageId, bool>) -> bool {
+    if let Some(known) = known.get(&stage) {
+        return *known;
+    }
+    let found = finds_tiles(b, stage, known);
+    known.insert(stage, found);
+    found
+}
+
+fn finds_tiles(b: &Builder, stage: StageId, known: &mut BTreeMap<StageId, bool>) -> bool {
     if rows::is_by_lanes(b, stage) {
         return false;
     }
@@ -57,18 +75,31 @@ pub(super) fn is_tiled(b: &Builder, stage: StageId) -> bool {
         None => true,
         Some(in_rows) => {
             // Rows that are shorter than a vector leave lanes of it empty.
-            let is_short = rows::is_short(b, stage) && !is_read_by_rows(b, stage);
+            let is_short = rows::is_short(b, stage)
+                && !is_of_indices(b, stage)
+                && !is_read_by_rows(b, stage, known);
             let is_reused = b.has_reuse(stage) || reads_again(b, stage);
             (is_short || is_reused) && (best.copied.is_empty() || best.cost <= in_rows)
         }
     }
 }
 
+/// Returns whether a reduction is one of the indices of elements that it compares, as the index of a maximum:
+/// its row is in the cache, since the reduction before it has read it.
+fn is_of_indices(b: &Builder, stage: StageId) -> bool {
+    let Expr::Select { then, otherwise, .. } = &b.compute(stage).body else { return false };
+    [then, otherwise].iter().all(|it| {
+        let mut reads = false;
+        it.walk(&mut |it| reads |= matches!(it, Expr::Read { .. }));
+        !reads
+    })
+}
+
 /// Returns whether a reduction that runs in rows reads the result of a stage, as the index of a maximum that of
 /// the maximum: both read their row once.
-fn is_read_by_rows(b: &Builder, stage: StageId) -> bool {
+fn is_read_by_rows(b: &Builder, stage: StageId, known: &mut BTreeMap<StageId, bool>) -> bool {
     let mut readers = b.schedule.readers(b.tensor_of(stage));
-    readers.any(|it| b.reduces(it) && !is_tiled(b, it))
+    readers.any(|it| b.reduces(it) && !tiles(b, it, known))
 }
 
 /// Returns whether one of several reads of a tensor is the same along an axis: queries and keys may lie side

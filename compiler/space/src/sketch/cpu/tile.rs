@@ -25,7 +25,7 @@ use super::copies::{self, TileLoops};
 use super::hoist_invariant;
 use super::register_tile::MAX_TILE;
 use super::variant::{CopyScope, TileVariant};
-use crate::sketch::layout::{WORD_BYTES, block_sizes, pack_by_tile};
+use crate::sketch::layout::{block_sizes, footprint_bytes, pack_by_tile};
 use crate::sketch::{Builder, DecisionId, DecisionKind, Factor, Result, TemplateKind, Tiled};
 use tvmtune_schedule::{AxisId, Instruction, LoopKind, StageId};
 
@@ -269,13 +269,13 @@ fn prefetch_panels(
     let accesses = b.accesses(anchor);
     let bytes = |extents: &[u64]| -> u64 {
         let of_columns = accesses.iter().filter(|it| it.depends_on(variant.vector));
-        of_columns.map(|it| it.footprint(extents) * WORD_BYTES).sum()
+        of_columns.map(|it| footprint_bytes(it, extents)).fold(0, u64::saturating_add)
     };
     let [in_task, n_tasks] = [*axis, loops.copies.task].map(|it| b.extent(root, it));
     // The last column of a task asks for the first of the next task, or in vain if it is the only one.
     let is_read = n_tasks > 1 || in_task >= MIN_COLUMNS_AHEAD;
     // The second-level cache has room for two columns.
-    let has_room = 2 * bytes(&column) <= b.cpu().l2_bytes;
+    let has_room = bytes(&column) <= b.cpu().l2_bytes / 2;
     let pays = is_read && has_room && bytes(&extents) > b.cpu().l1_bytes;
     // The columns in flight are the one that is computed, and the one that is prefetched.
     let options = (DecisionKind::Outer, &[1, 2][..]);
