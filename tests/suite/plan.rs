@@ -35,13 +35,13 @@ fn product() -> Op {
     Op::from_source(&source, Path::new("lib.rs")).unwrap()
 }
 
-/// A product by a number, with a bucket of few rows and one of many.
-fn scale() -> Op {
+/// An elementwise op, with a bucket of few rows and one of many.
+fn gate() -> Op {
     let source = OpSource {
-        name: "scale".to_owned(),
+        name: "gate".to_owned(),
         options: "dims(M = 1..=512, D = 8192), buckets(M = [16, 512])".to_owned(),
-        item: "fn scale(x: Tensor<f32, M, D>) -> Tensor<f32, M, D> {
-            compute(|i, d| x[[i, d]] * 2.0)
+        item: "fn gate(x: Tensor<f32, M, D>, y: Tensor<f32, M, D>) -> Tensor<f32, M, D> {
+            compute(|i, d| silu(x[[i, d]]) * y[[i, d]])
         }"
         .to_owned(),
     };
@@ -111,12 +111,12 @@ fn a_schedule_of_one_row_does_not_serve_many() {
 #[test]
 fn a_schedule_of_other_ranges_serves_where_it_is_clearly_cheaper_by_the_threads_of_the_default_one()
 {
-    let op = scale();
+    let op = gate();
     let [few, many] = [&op.buckets[0], &op.buckets[1]];
-    // All rows as one, by vectors of 32 elements: cheaper than the default schedule, by the model.
+    // All rows as one, eight vectors at a time: cheaper than the default schedule, by the model.
     let cheaper: Vec<String> = [
         "fuse s0 a0 a1",
-        "split s0 a2 [171, 32]",
+        "split s0 a2 [64, 64]",
         "annotate s0 a3 parallel",
         "annotate s0 a5 vectorized",
         "threads one",
