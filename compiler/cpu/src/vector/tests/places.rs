@@ -2,7 +2,7 @@
 
 use super::text::{kernel, program};
 use super::words::{check_program, vectorized};
-use crate::vector::{Unsupported, lower};
+use crate::vector::lower;
 use tvmtune_ir::dag::{DType, Number};
 use tvmtune_ir::interp::Array;
 use tvmtune_ir::target::Isa;
@@ -84,13 +84,31 @@ fn a_row_is_loaded_and_other_elements_are_gathered() {
 }
 
 #[test]
-fn small_elements_are_gathered_by_portable_code() {
-    let text = "#[autotune(dims(B = 16, V = 5))]
-        fn f(ids: Tensor<i32, B>, t: Tensor<i8, V>) -> Tensor<i8, B> {
-            compute(|b| t.get([ids[[b]]]).unwrap_or(1))
-        }";
-    let nest = nest::lower_for_lanes(&vectorized(&program(text), Isa::Avx2));
-    assert_eq!(lower(&nest, Isa::Avx2).expect_err("bytes"), Unsupported::Type(DType::I8));
+fn small_elements_that_data_chooses_are_read_one_by_one() {
+    let hostile = ids([4, 0, 1 << 32, -1, (1 << 33) + 2, i64::MIN]);
+    for dtype in TYPES.into_iter().filter(|it| it.bytes() < 4) {
+        let other = match dtype {
+            DType::Bool => "true",
+            it if it.is_float() => "-1.0",
+            _ => "7",
+        };
+        let along_lanes = format!(
+            "#[autotune(dims(B = 6, V = 5, D = 40))]
+             fn f(ids: Tensor<i64, B>, t: Tensor<{dtype}, V, D>) -> Tensor<{dtype}, B> {{
+                 compute(|b| t.get([ids[[b]], b]).unwrap_or({other}))
+             }}"
+        );
+        check_program(&along_lanes, &[hostile.clone(), table(dtype)]);
+        let code = |text: &str| {
+            let nest = nest::lower_for_lanes(&vectorized(&program(text), Isa::Avx2));
+            lower(&nest, Isa::Avx2).unwrap().to_string()
+        };
+        let of_lanes = code(&along_lanes);
+        assert!(of_lanes.contains(".1:") && !of_lanes.contains(".n:"), "{of_lanes}");
+        // Rows that it chooses are loaded in vectors.
+        let of_rows = code(&rows(dtype, &format!("t.get([ids[[b]], d]).unwrap_or({other})")));
+        assert!(of_rows.contains(".n:"), "{of_rows}");
+    }
 }
 
 /// Numbers that tell their place.
