@@ -37,9 +37,8 @@ pub const ISAS: [Isa; 2] = [Isa::Avx512, Isa::Avx2];
 
 /// Costs in that of the default schedule, by the cost model: a schedule that has more is slower, mostly; one
 /// that has less is faster, also if it was measured for other ranges, or beside another default schedule.
-/// Chosen by measurement: of 147 schedules of other ranges that did not have less, the model found 97 to cost at
-/// most 1.25, and these took 1.04 times as long as the default schedule, one of them three times
-/// (docs/results/builds-zen3-2-cores.md).
+/// Chosen by measurement (docs/results/builds-zen3-2-cores.md): 109 schedules of other ranges with costs between
+/// the two had 0.95 of the default schedule's speed in the mean, and a third of it at worst.
 const MAX_COST: f64 = 1.25;
 const CLEARLY_CHEAPER: f64 = 0.8;
 /// The same for a replayed schedule that was compared with the very default schedule: its record knows more
