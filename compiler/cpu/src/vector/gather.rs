@@ -3,10 +3,13 @@
 //! A gather fetches an element for each lane. Where the index from the data is the same in all lanes, the
 //! elements are one run of memory, or one element, and a load fetches them.
 
+use std::collections::BTreeSet;
+
 use super::affine::{Affine, Coef, LANE};
 use super::context::{ElementRef, Lowering};
+use super::lower::make_serial;
 use super::numbering::{MaskRef, MemRef, Op, ValueId};
-use super::tree::{Access, Term};
+use super::tree::{Access, LoopMode, Node, Term, Tree};
 use super::{LaneStride, Storage, Unsupported, VectorBinary};
 
 impl Lowering<'_> {
@@ -85,4 +88,27 @@ impl Lowering<'_> {
         }
         Ok(offset)
     }
+}
+
+/// Makes vectorized loops serial in which data chooses elements that are not as wide as lanes: no instruction
+/// gathers them. Returns whether there are any.
+pub(super) fn serialize_narrow(tree: &mut Tree<'_>) -> bool {
+    let width = tree.simd.width;
+    let is_narrow = |it: &Access| {
+        let storage = Storage::of(tree.buffers[it.tensor.0 as usize].dtype, width);
+        !it.gather.is_empty() && storage != Some(Storage::of_lanes(width))
+    };
+    let mut found = BTreeSet::new();
+    for nodes in &tree.phases {
+        Node::for_each_write(nodes, &mut Vec::new(), &mut |write, path| {
+            let mut has_narrow = false;
+            write.value.for_each_read(&mut |it| has_narrow |= is_narrow(it));
+            let vectors = Node::loops(path).filter(|it| matches!(it.kind, LoopMode::Vectorized(_)));
+            found.extend(vectors.filter(|_| has_narrow).map(|it| it.var));
+        });
+    }
+    for var in &found {
+        tree.phases.iter_mut().for_each(|it| make_serial(it, *var));
+    }
+    !found.is_empty()
 }

@@ -9,9 +9,9 @@ use super::context::{Binding, LaneCondition, Lowering, Predicate, PredicateCause
 use super::numbering::{Op, ValueId};
 use super::partition::IterRange;
 use super::table::Table;
-use super::tree::{Access, GuardId, Loop, LoopMode, Node, Tree, Write};
+use super::tree::{GuardId, Loop, LoopMode, Node, Tree, Write};
 use super::{
-    Count, Linear, Phase, Simd, Stmt, Storage, Unsupported, VectorCode, build, hoist, interchange,
+    Count, Linear, Phase, Simd, Stmt, Unsupported, VectorCode, build, gather, hoist, interchange,
     promote,
 };
 use tvmtune_ir::dag::TensorId;
@@ -40,7 +40,7 @@ fn lower_in_lanes(nest: &Nest, simd: Simd) -> Result<VectorCode, Unsupported> {
     match lower_tree(nest, simd, build::build(nest, simd)?) {
         Err(Unsupported::Type(dtype)) => {
             let mut tree = build::build(nest, simd)?;
-            match serialize_gathers(&mut tree) {
+            match gather::serialize_narrow(&mut tree) {
                 true => lower_tree(nest, simd, tree),
                 false => Err(Unsupported::Type(dtype)),
             }
@@ -83,30 +83,8 @@ fn allocate_or_serialize(tree: &mut Tree<'_>) -> Allocations {
     }
 }
 
-/// Makes vectorized loops serial in which data chooses elements that are not as wide as lanes: no instruction
-/// gathers them. Returns whether there are any.
-fn serialize_gathers(tree: &mut Tree<'_>) -> bool {
-    let width = tree.simd.width;
-    let is_narrow = |it: &Access| {
-        let storage = Storage::of(tree.buffers[it.tensor.0 as usize].dtype, width);
-        !it.gather.is_empty() && storage != Some(Storage::of_lanes(width))
-    };
-    let mut found = BTreeSet::new();
-    for nodes in &tree.phases {
-        Node::for_each_write(nodes, &mut Vec::new(), &mut |write, path| {
-            let mut has_narrow = false;
-            write.value.for_each_read(&mut |it| has_narrow |= is_narrow(it));
-            let vectors = Node::loops(path).filter(|it| matches!(it.kind, LoopMode::Vectorized(_)));
-            found.extend(vectors.filter(|_| has_narrow).map(|it| it.var));
-        });
-    }
-    for var in &found {
-        tree.phases.iter_mut().for_each(|it| make_serial(it, *var));
-    }
-    !found.is_empty()
-}
-
-fn make_serial(nodes: &mut [Node], var: VarId) {
+/// Makes a loop serial.
+pub(super) fn make_serial(nodes: &mut [Node], var: VarId) {
     for node in nodes {
         match node {
             Node::Loop(it) if it.var == var => it.kind = LoopMode::Serial,
