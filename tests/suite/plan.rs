@@ -133,13 +133,13 @@ fn a_schedule_of_other_ranges_serves_where_it_is_clearly_cheaper_by_the_threads_
         assert_eq!(it.status(LIMITS), TuningStatus::Default);
         assert_eq!(it.schedule.trace, default(&op, many).trace);
     };
-    // Where it was no faster than the default schedule of its ranges, it is none of these either.
+    // A schedule that lost to the default one of its own ranges serves no others.
     let beside = |ns| entry(Source::Default, lines(&default(&op, few)), ns);
     with_variant(&op, &lookup(few, vec![beside(99.0), found(100.0)]), many, is_default);
-    // These have a default schedule of their own, whatever that of others was.
+    // Nor does the default schedule of other ranges: each range has its own.
     let of_others = entry(Source::Default, cheaper.clone(), 100.0);
     with_variant(&op, &lookup(few, vec![of_others]), many, is_default);
-    // Nor does one serve that costs as much as the default schedule.
+    // A schedule of other ranges that costs as much as the default one does not serve.
     let product = product();
     let many = &product.buckets[1];
     let fewer = vec![Interval { lo: 1, hi: 128 }];

@@ -114,8 +114,8 @@ impl Layout {
     }
 }
 
-/// Elements of a row that are copied before those of the next one: a cache line of floats is written at once,
-/// and elements of the next row are read while theirs are in the cache.
+/// Elements of a row that are copied before those of the next row. They fill a cache line of floats, and the
+/// cache lines that they are read from hold elements of the next rows too.
 const TILE: usize = 16;
 
 /// Copies the first `n_valid` elements of each row, and fills the rest: element `n` of row `m` is

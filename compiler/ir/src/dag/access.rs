@@ -196,9 +196,8 @@ pub fn work(expr: &Expr) -> u64 {
     expr.children().into_iter().map(work).sum::<u64>() + own
 }
 
-/// Calls `f` for each read: the tensor, the index, and whether it is under a condition.
-/// Visits the reads of an expression in order of evaluation, outermost first: `f` is told whether a read is
-/// evaluated under a condition only.
+/// Calls `f` for each read of an expression, in order of evaluation, outermost first: with the tensor, the
+/// index, and true if the read is evaluated under a condition only.
 pub fn for_each_read(expr: &Expr, f: &mut dyn FnMut(TensorId, &[Subscript], bool)) {
     visit(expr, false, f);
 }
@@ -366,7 +365,7 @@ mod tests {
         let index = vec![row, Subscript::Affine(var(1))];
         let (_, accesses) = analyzed(Expr::Read { tensor: X, index }, [&[100, 5], &[4]]);
         assert_eq!(strides(&accesses[0]), [None, Some(1), Some(0)]);
-        // The data itself is read along its axes.
+        // The tensor of indices has the strides of its own axes.
         assert_eq!(strides(&accesses[1]), [Some(1), Some(0), Some(0)]);
         let gathered = |access: &Access| [0, 1, 2].map(|axis| access.is_gathered(axis));
         assert_eq!(gathered(&accesses[0]), [true, false, false]);

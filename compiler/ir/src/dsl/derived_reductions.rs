@@ -63,6 +63,7 @@ impl Elaborator {
         body
     }
 
+    /// Returns whether two ranges at least end at enclosing axes, and the values depend on none of these.
     fn is_fold_of_prefixes(&self, reduced: &Reduced<'_>) -> bool {
         let Reduced { ranges, axes, body, .. } = reduced;
         let used = self.enclosing_axes_of([body]);

@@ -54,8 +54,8 @@ pub(super) fn is_tiled(b: &Builder, stage: StageId) -> bool {
     tiles(b, stage, &mut BTreeMap::new())
 }
 
-/// The same, where it is known of some stages: it may depend on all that read the stage, and each of several
-/// largest elements is read by those after it.
+/// The same, with the answers for stages that were asked before: the answer may depend on those for all readers,
+/// and each of several largest elements is read by all after it.
 fn tiles(b: &Builder, stage: StageId, known: &mut BTreeMap<StageId, bool>) -> bool {
     if let Some(known) = known.get(&stage) {
         return *known;

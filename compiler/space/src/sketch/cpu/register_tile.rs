@@ -65,8 +65,8 @@ const FMAS_PER_CYCLE: f64 = 2.0;
 const FMA_LATENCY: f64 = 4.0;
 /// Vector loads that a core issues in a cycle: two ports, as on the same cores.
 const LOADS_PER_CYCLE: f64 = 2.0;
-/// Loads in whose time a vector is gathered from eight addresses: one for each, and as many operations that
-/// take addresses apart and put lanes together.
+/// The cost of a gather of eight lanes, in loads: one for each lane, and as many operations that extract addresses
+/// and insert lanes; an estimate.
 const GATHER_LOADS: u64 = 16;
 /// Cycles of a load that misses the first-level cache and hits the second, of which several are in
 /// flight; chosen by measurement.
