@@ -181,7 +181,9 @@ fn hoisting_keeps_the_results() {
 fn product(sum: &str) -> String {
     format!(
         "#[autotune]
-         fn f(x: Tensor<f32, 3, 8>, w: Tensor<f32, 6, 4>, s: Tensor<f32, 4>) -> Tensor<f32, 3, 4> {{
+         fn f(
+             x: Tensor<f32, 3, 8>, w: Tensor<f32, 6, 4>, s: Tensor<f32, 4>, m: Tensor<f32, 3>,
+         ) -> Tensor<f32, 3, 4> {{
              compute(|i, j| {sum})
          }}"
     )
@@ -203,15 +205,95 @@ fn operands_of_products_are_computed_once_for_each_element() {
     ");
     let sum = "sum(0..6, |k| x[[i, k]] * (if k > j { w[[k, j]] } else { s[[j]] }))";
     insta::assert_snapshot!(nest_of(&product(sum), "hoist_invariant s0"), @r"
-    workspace out_same[4, 6]: f32
-    for j in 0..4
-      for k in 0..6
-        out_same[j, k] = select(k > j, w[k, j], s[j])
+    workspace out_same[6, 4]: f32
+    for k in 0..6
+      for j in 0..4
+        out_same[k, j] = select(k > j, w[k, j], s[j])
     for i in 0..3
       for j in 0..4
         out[i, j] = 0
         for k in 0..6
-          out[i, j] += x[i, k] * out_same[j, k]
+          out[i, j] += x[i, k] * out_same[k, j]
+    ");
+}
+
+/// A difference costs a load in each iteration, beside its arithmetic.
+#[test]
+fn differences_of_operands_are_computed_once_for_each_element() {
+    let sum = "sum(0..6, |k| x[[i, k]] * (w[[k, j]] - s[[j]]))";
+    insta::assert_snapshot!(nest_of(&product(sum), "hoist_invariant s0"), @r"
+    workspace out_same[6, 4]: f32
+    for k in 0..6
+      for j in 0..4
+        out_same[k, j] = w[k, j] - s[j]
+    for i in 0..3
+      for j in 0..4
+        out[i, j] = 0
+        for k in 0..6
+          out[i, j] += x[i, k] * out_same[k, j]
+    ");
+    // At one index of a tensor, and at a part of it of another.
+    let sum = "sum(0..6, |k| (x[[i, k + 2]] - m[[i]]) * w[[k, j]])";
+    insta::assert_snapshot!(nest_of(&product(sum), "hoist_invariant s0"), @r"
+    workspace out_same[3, 8]: f32
+    for x0 in 0..3
+      for x1 in 0..8
+        out_same[x0, x1] = x[x0, x1] - m[x0]
+    for i in 0..3
+      for j in 0..4
+        out[i, j] = 0
+        for k in 0..6
+          out[i, j] += out_same[i, k + 2] * w[k, j]
+    ");
+}
+
+/// One function of other axes, and of other elements, is one stage.
+#[test]
+fn operands_of_one_function_are_computed_once() {
+    let gram = |sum: &str| {
+        format!(
+            "#[autotune]
+             fn f(x: Tensor<f32, 9, 4>, m: Tensor<f32, 4>) -> Tensor<f32, 4, 4> {{
+                 compute(|i, j| {sum})
+             }}"
+        )
+    };
+    let sum = "sum(0..9, |k| (x[[k, i]] - m[[i]]) * (x[[k, j]] - m[[j]]))";
+    insta::assert_snapshot!(nest_of(&gram(sum), "hoist_invariant s0"), @r"
+    workspace out_same[9, 4]: f32
+    for k in 0..9
+      for i in 0..4
+        out_same[k, i] = x[k, i] - m[i]
+    for i in 0..4
+      for j in 0..4
+        out[i, j] = 0
+        for k in 0..9
+          out[i, j] += out_same[k, i] * out_same[k, j]
+    ");
+    let sum = "sum(0..8, |k| exp(x[[k + 1, i]]) * exp(x[[k, j]]))";
+    insta::assert_snapshot!(nest_of(&gram(sum), "hoist_invariant s0"), @r"
+    workspace out_same[9, 4]: f32
+    for x0 in 0..9
+      for x1 in 0..4
+        out_same[x0, x1] = exp(x[x0, x1])
+    for i in 0..4
+      for j in 0..4
+        out[i, j] = 0
+        for k in 0..8
+          out[i, j] += out_same[k + 1, i] * out_same[k, j]
+    ");
+    // Another function of as much work.
+    let sum = "sum(0..9, |k| (x[[k, i]] - m[[i]]) * (m[[j]] - x[[k, j]]))";
+    insta::assert_snapshot!(nest_of(&gram(sum), "hoist_invariant s0"), @r"
+    workspace out_same[9, 4]: f32
+    for k in 0..9
+      for i in 0..4
+        out_same[k, i] = x[k, i] - m[i]
+    for i in 0..4
+      for j in 0..4
+        out[i, j] = 0
+        for k in 0..9
+          out[i, j] += out_same[k, i] * (m[j] - x[k, j])
     ");
 }
 
@@ -226,12 +308,17 @@ fn operands_that_are_no_function_of_elements_stay() {
         // All axes, no work, a sum of indices beside the element.
         "sum(0..6, |k| tanh(x[[i, k]] * w[[k, j]]))",
         "sum(0..6, |k| x[[i, k]] * w[[k, j]])",
+        // Little work, of one element.
+        "sum(0..6, |k| (x[[i, k]] - 0.5) * w[[k, j]])",
+        "sum(0..6, |k| x[[i, k]] * x[[i, k]] * w[[k, j]])",
         "sum(0..6, |k| x.get([i, k + 3]).unwrap_or(0.0) * w[[k, j]])",
         // Only where the condition holds, an element is there.
         "sum(0..9, |k| if k < 6 { tanh(x[[i, k]] + s[[0]]) * w[[k, j]] } else { 0.0 })",
         // Elements of one tensor, and of two, at different indices.
         "sum(0..6, |k| tanh(x[[i, k + 2]] + x[[i, k + 1]]) * w[[k, j]])",
         "sum(0..6, |k| tanh(x[[i, k + 2]] + w[[k, 0]]) * w[[k, j]])",
+        // Elements of another at a part of the index, of which there are fewer.
+        "sum(0..6, |k| tanh(x[[i, k + 2]] + s[[i]]) * w[[k, j]])",
     ] {
         assert_eq!(hoist(sum), nothing, "{sum}");
     }
@@ -262,10 +349,11 @@ fn hoisting_operands_keeps_the_bits() {
         "sum(0..6, |k| tanh(x[[i, k + 2]]) * w[[k, j]])",
         "sum(0..6, |k| x[[i, k]] * (if k > j { w[[k, j]] } else { s[[j]] }))",
         "sum(0..6, |k| exp(x[[i, k]]) * x[[i, k]] * w[[k, j]])",
+        "sum(0..6, |k| (x[[i, k + 2]] - m[[i]]) * w[[k, j]])",
     ] {
         let schedule = scheduled(&product(sum), "hoist_invariant s0");
         let params = (1..)
-            .zip([&[3, 8][..], &[6, 4], &[4]])
+            .zip([&[3, 8][..], &[6, 4], &[4], &[3]])
             .map(|(seed, shape)| Array::random(DType::F32, shape, seed));
         let params: Vec<Array> = params.collect();
         let run = |it| crate::interp::run(&lower(it), &[], &params, &[]).unwrap();

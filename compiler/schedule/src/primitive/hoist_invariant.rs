@@ -39,6 +39,14 @@ impl Schedule {
     ///                                                c[i, j] = sum(k, c_same[i, k] * b[k, j])
     /// ```
     ///
+    /// Parts of a reduction that are one function of other axes are one stage:
+    ///
+    /// ```text
+    /// c[i, j] = sum(k, (x[k, i] - m[i]) * (x[k, j] - m[j]))
+    ///                                            =>  c_same[k, i] = x[k, i] - m[i]
+    ///                                                c[i, j] = sum(k, c_same[k, i] * c_same[k, j])
+    /// ```
+    ///
     /// # Errors
     ///
     /// - [`ErrorKind::NothingInvariant`] if there is no such part.
