@@ -49,7 +49,7 @@ pub(super) fn templates<'a>(b: &Builder, group: &'a FusionGroup) -> Vec<Bound<'a
 }
 
 /// Returns whether a reduction runs in register tiles: only its spatial axes make vectors, or its operands
-/// are used more than once, so often that a copy which its tiles need pays.
+/// are used more than once, so often that a copy which its tiles need pays, or that they gather elements.
 pub(super) fn is_tiled(b: &Builder, stage: StageId) -> bool {
     tiles(b, stage, &mut BTreeMap::new())
 }
@@ -79,7 +79,9 @@ fn finds_tiles(b: &Builder, stage: StageId, known: &mut BTreeMap<StageId, bool>)
                 && !is_of_indices(b, stage)
                 && !is_read_by_rows(b, stage, known);
             let is_reused = b.has_reuse(stage) || reads_again(b, stage);
-            (is_short || is_reused) && (best.copied.is_empty() || best.cost <= in_rows)
+            let gathers = b.accesses(stage).iter().any(|it| it.is_gathered(best.vector));
+            let is_direct = best.copied.is_empty() && !gathers;
+            (is_short || is_reused) && (is_direct || best.cost <= in_rows)
         }
     }
 }

@@ -40,6 +40,8 @@ const CYCLES_OF_HALVING: f64 = 2.0;
 const SHORTEST_ROW: u64 = 5;
 /// Vectors of a row that a step takes; chosen by judgement.
 const VECTORS: u64 = 4;
+/// Vectors of sums that a step of a reduction adds to: as many as hide the latency of an addition.
+const ACCUMULATORS: u64 = 8;
 
 pub(super) const TEMPLATE: Template<Rows> = Template { is_applicable: |_, _| true, schedule };
 
@@ -176,12 +178,8 @@ pub(super) fn contiguous_reduction(b: &Builder, stage: StageId) -> Option<(usize
     }
     let (extents, accesses) = (b.extents(stage), b.accesses(stage));
     let last = compute.axes.len() - 1;
-    let fits = |axis: usize| {
-        accesses.iter().any(|it| it.is_contiguous(axis))
-            && accesses.iter().all(|it| it.is_contiguous(axis) || !it.depends_on(axis))
-    };
     let along = (compute.n_spatial..=last).rev().find(|it| extents[*it] > 1)?;
-    if !fits(along) {
+    if !is_contiguous(b, stage, along) {
         return None;
     }
     let flat = |axis: &usize| {
@@ -249,25 +247,44 @@ fn order_loops(b: &mut Builder, stage: StageId, depth: usize) -> Result<Vec<Stag
         lanes_last(b, stage)?;
         return Ok(Vec::new());
     }
-    if compute.reducer.is_some() || compute.n_spatial <= depth {
+    if compute.n_spatial <= depth {
         return Ok(Vec::new());
     }
-    let last = AxisId(compute.n_spatial as u32 - 1);
-    let inner = b.decide_lanes_of(format!("{name} lanes"), (stage, last), VECTORS);
+    let last = compute.n_spatial - 1;
+    let vectors = match compute.reducer {
+        Some(_) if !is_contiguous(b, stage, last) => return Ok(Vec::new()),
+        Some(_) => ACCUMULATORS,
+        None => VECTORS,
+    };
+    let last = AxisId(last as u32);
+    let inner = b.decide_lanes_of(format!("{name} lanes"), (stage, last), vectors);
     let parts = b.split(stage, last, &[Factor::Open(inner)])?;
-    b.annotate(stage, parts[1], LoopKind::Vectorized)?;
+    innermost(b, stage, parts[1])?;
     Ok(Vec::new())
+}
+
+/// Returns whether a stage reads runs of memory along an axis, and else elements that do not depend on it.
+fn is_contiguous(b: &Builder, stage: StageId, axis: usize) -> bool {
+    let accesses = b.accesses(stage);
+    accesses.iter().any(|it| it.is_contiguous(axis))
+        && accesses.iter().all(|it| it.is_contiguous(axis) || !it.depends_on(axis))
 }
 
 /// Vectorizes a stage of partial results, whose axes are spatial ones, the lanes, and the remaining steps.
 fn lanes_last(b: &mut Builder, part: StageId) -> Result<()> {
-    let partial = b.schedule.stage(part);
-    let lanes = AxisId(partial.compute.n_spatial as u32 - 1);
-    let mut order = partial.order.clone();
-    order.retain(|it| *it != lanes);
-    order.push(lanes);
-    b.reorder(part, order)?;
-    b.annotate(part, lanes, LoopKind::Vectorized)
+    let n_spatial = b.n_spatial(part);
+    innermost(b, part, AxisId(n_spatial as u32 - 1))
+}
+
+/// Vectorizes a loop as the innermost one.
+fn innermost(b: &mut Builder, stage: StageId, lanes: AxisId) -> Result<()> {
+    let mut order = b.schedule.stage(stage).order.clone();
+    if order.last() != Some(&lanes) {
+        order.retain(|it| *it != lanes);
+        order.push(lanes);
+        b.reorder(stage, order)?;
+    }
+    b.annotate(stage, lanes, LoopKind::Vectorized)
 }
 
 /// Reduces into a vector of partial results first (rfactor).

@@ -4,5 +4,6 @@ mod attention;
 mod chains;
 mod points;
 mod programs;
+mod rows;
 mod scans;
 mod traces;

@@ -1,0 +1,67 @@
+//! Stages that run row by row on CPUs.
+
+use super::programs::{Oracle, any_point, random};
+use crate::default;
+use crate::sketch::sketches;
+use tvmtune_ir::dag::Dag;
+use tvmtune_ir::dsl;
+use tvmtune_ir::target::{CpuTarget, Isa, Target};
+use tvmtune_schedule::{Schedule, nest};
+
+/// Attention of one query for each of four heads to the keys of a cache that has room for more.
+fn decode(groups: u64, least: u64, size: u64) -> Dag {
+    let source = format!(
+        "#[autotune(dims(G = {groups}, D = {size}, T = {least}..=2048, CAP = T..=2304))]
+         fn f(
+             q: Tensor<f32, {{ G * 4 }}, D>, k: Tensor<f32, G, CAP, D>, v: Tensor<f32, G, CAP, D>,
+         ) -> Tensor<f32, {{ G * 4 }}, D> {{
+             let s: Tensor<f32, {{ G * 4 }}, T> = compute(|h, t| {{
+                 if t + 8 >= T {{ sum(0..D, |d| q[[h, d]] * k[[h / 4, t, d]]) }} else {{ f32::NEG_INFINITY }}
+             }});
+             let m = compute(|h| max(0..T, |t| s[[h, t]]));
+             let e = compute(|h, t| exp(s[[h, t]] - m[[h]]));
+             let n = compute(|h| sum(0..T, |t| e[[h, t]]));
+             compute(|h, d| sum(0..T, |t| e[[h, t]] * v[[h / 4, t, d]]) / n[[h]])
+         }}"
+    );
+    dsl::program(&source).unwrap()
+}
+
+#[test]
+fn sums_of_columns_inside_of_rows_are_vectors_of_columns() {
+    let cpu = CpuTarget { threads: 2, l2_bytes: 512 << 10, ..CpuTarget::generic(Isa::Avx2) };
+    let schedule = default::schedule(&decode(8, 257, 128), &cpu.into());
+    let text = nest::lower(&schedule).to_string();
+    let lines: Vec<&str> = text.lines().map(str::trim).collect();
+    let at = lines.iter().position(|it| it.starts_with("out_sum[") && it.contains("+=")).unwrap();
+    assert_eq!(lines[at - 2..at], ["for t in 0..T", "vectorized d_1 in 0..64"], "{text}");
+}
+
+#[test]
+fn elements_that_data_chooses_are_read_along_rows_where_these_are_runs_of_memory() {
+    let pages = "#[autotune]
+        fn f(q: Tensor<f32, 8, 64>, pages: Tensor<f32, 256, 16, 8, 64>, table: Tensor<i64, 64>) -> Tensor<f32, 8, 1024> {
+            compute(|h, t| sum(0..64, |d| q[[h, d]] * pages.get([table[[t / 16]], t % 16, h, d]).unwrap_or(0.0)))
+        }";
+    let dag = dsl::program(pages).unwrap();
+    for isa in [Isa::Avx2, Isa::Avx512] {
+        assert_eq!(sketches(&dag, &Target::generic(isa)).remove(0).name, "out: rows");
+    }
+}
+
+#[test]
+fn every_point_of_attention_to_many_keys_computes_the_program() {
+    let mut random = random(2);
+    let dag = decode(2, 1, 21);
+    for (t, capacity) in [(1, 1), (39, 50)] {
+        let oracle = Oracle::new(dag.clone(), vec![capacity, t]);
+        for isa in [Isa::Avx512, Isa::Avx2] {
+            for sketch in sketches(&oracle.dag, &Target::generic(isa)) {
+                for _ in 0..5 {
+                    let trace = sketch.instructions(&any_point(&sketch, &mut random));
+                    oracle.check(&Schedule::replay(&oracle.dag, &trace).unwrap(), isa);
+                }
+            }
+        }
+    }
+}
