@@ -11,7 +11,7 @@ use super::tree::{
     Access, Buffer, Derived, DerivedOp, GuardId, Loop, LoopMode, Node, Term, TermKind, Tree, Var,
     Write, add_stride, literal_bits,
 };
-use super::{Simd, Unsupported, prefetch, wrap};
+use super::{Simd, Unsupported, nonlinear, prefetch, wrap};
 use tvmtune_ir::dag::{DType, Expr, Numerics, Reducer, Subscript, TensorId};
 use tvmtune_ir::poly::{Atom, Facts, Interval, Poly, VarId};
 use tvmtune_math::lane::Width;
@@ -407,10 +407,16 @@ impl TreeBuilder<'_> {
         for (at, stride) in self.strides(tensor).into_iter().enumerate() {
             match &index[at] {
                 Subscript::Affine(poly) => {
-                    let index = self.flatten(poly)?;
-                    add_stride(&mut offset, &index, &stride);
                     let extent = &self.tree.nest.buffer(tensor).shape[at];
                     in_bounds &= !lazy || self.is_within(poly, extent);
+                    let linear = match nonlinear::split(poly, &self.proofs) {
+                        None => self.flatten(poly)?,
+                        Some((linear, rest)) => {
+                            gather.push((stride.clone(), self.term(&rest, lazy)?));
+                            self.flatten(&linear)?
+                        }
+                    };
+                    add_stride(&mut offset, &linear, &stride);
                 }
                 Subscript::Value(value) => {
                     gather.push((stride, self.term(value, lazy)?));
@@ -441,6 +447,11 @@ impl TreeBuilder<'_> {
             && let Some(cases) = wrap::by_cases(expr, &self.proofs, &self.enclosing_guards)
         {
             return self.term(&cases, lazy);
+        }
+        if let Expr::Index(index) = expr
+            && let Some(arithmetic) = nonlinear::arithmetic(index, &self.proofs)
+        {
+            return self.term(&arithmetic, lazy);
         }
         let mut boxed = |it: &Expr| self.term(it, lazy).map(Box::new);
         let kind = match expr {

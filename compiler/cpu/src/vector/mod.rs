@@ -62,6 +62,7 @@ mod unswitch;
 pub mod verify;
 pub mod width;
 mod windows;
+mod nonlinear;
 mod words;
 mod wrap;
 mod saturated;

@@ -72,6 +72,16 @@ impl Lowering<'_> {
         a: &Term,
         b: &Term,
     ) -> Result<ValueId, Unsupported> {
+        let is_equality = matches!(op, CompareOp::Eq | CompareOp::Ne);
+        let is_natural = |it: &Term| !self.is_wide(it) && self.range_of(it).lo >= 0;
+        // The words of what is equal in all lanes become one before they are compared with each lane.
+        if is_equality && (is_natural(a) || is_natural(b)) {
+            let (wide, natural) = if is_natural(b) { (a, b) } else { (b, a) };
+            let (words, natural) = (self.words(wide)?, self.term(natural)?);
+            let graph = self.graph();
+            let word = graph.natural_or_negative(words);
+            return Ok(graph.compare_int(op, word, natural));
+        }
         let (a, b) = (self.words(a)?, self.words(b)?);
         Ok(self.graph().compare_words(op, a, b))
     }
@@ -163,6 +173,13 @@ impl ValueGraph {
     /// Returns the high word of an integer that fits the low one.
     fn sign(&mut self, low: ValueId) -> ValueId {
         self.unary(VectorUnary::ShiftRightSigned(31), low)
+    }
+
+    /// Returns the low word of an integer that is natural and fits it, and some negative number for any other.
+    fn natural_or_negative(&mut self, [low, high]: Words) -> ValueId {
+        let (zero, negative) = (self.int(0), self.int(-1));
+        let fits = self.compare(VectorCompare::EqI, high, zero);
+        self.select(fits, low, negative)
     }
 
     /// Converts `f32` to `i64` as `as` does: it saturates, and NaN becomes 0.

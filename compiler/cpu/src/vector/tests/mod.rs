@@ -9,6 +9,7 @@ mod lane_phases;
 mod legalize;
 mod long;
 mod math;
+mod nonlinear;
 mod places;
 mod prefetch;
 mod text;

@@ -201,6 +201,10 @@ fn words_are_compared_and_narrowed() {
     for op in ["<", "<=", "==", "!=", ">=", ">"] {
         check(&format!("if a[[i]] {op} b[[i]] {{ 1_i64 }} else {{ 2 }}"));
         check(&format!("if a[[i]] {op} 2147483647 {{ a[[i]] }} else {{ 2 }}"));
+        for narrow in ["0", "2147483640", "(i as i64)", "(i as i64 - 9)", "-1"] {
+            check(&format!("if a[[i]] {op} {narrow} {{ 1_i64 }} else {{ 2 }}"));
+            check(&format!("if {narrow} {op} a[[i]] {{ 1_i64 }} else {{ 2 }}"));
+        }
     }
     for dtype in ["i32", "u32", "i8", "u8"] {
         check(&format!("(a[[i]] as {dtype}) as i64"));

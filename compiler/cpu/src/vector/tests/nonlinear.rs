@@ -1,0 +1,50 @@
+//! Indices that multiply loop variables, against the interpreter of programs.
+
+use super::text::{A, kernel, program};
+use tvmtune_ir::dag::{DType, Number};
+use tvmtune_ir::interp::{self, Array};
+use tvmtune_ir::target::Isa;
+use tvmtune_schedule::{LoopKind, Schedule, StageId};
+
+/// Vectorizes the last axis of a program's stage, and compares with the program itself.
+fn check(definition: &str) {
+    let dag = program(&format!(
+        "#[autotune(dims(M = 5, N = 37))]
+         fn f(x: Tensor<f32, 200>) -> Tensor<f32, M, N> {{
+             compute(|i, j| {definition})
+         }}"
+    ));
+    let x = [Array::from_fn(DType::F32, &[200], |n| Number::Float(n as f64 / 8.0))];
+    let want = interp::run(&dag, &[], &x, &[]);
+    for isa in [Isa::Avx2, Isa::Avx512] {
+        let mut schedule = Schedule::new(&dag);
+        let root = StageId(dag.computes.len() as u32 - 1);
+        let parts = schedule.split(root, A[1], &[isa.lanes().into()]).unwrap();
+        let mut order = schedule.stage(root).order.clone();
+        order.retain(|it| *it != parts[1]);
+        order.push(parts[1]);
+        schedule.reorder(root, &order).unwrap();
+        schedule.annotate(root, parts[1], LoopKind::Vectorized).unwrap();
+        let kernel = kernel(&schedule, isa);
+        let got = crate::interp::run(&kernel, &[], &x, &[], &want).unwrap();
+        assert_eq!(got, want, "{definition} on {isa:?}");
+    }
+}
+
+#[test]
+fn squares_and_products_of_loop_variables_are_values() {
+    check("(i * i) as f32 * x[[j]]");
+    check("(i * j) as f32 - x[[j]]");
+    check("((j - 9) * (j - 9) + 3 * i * j * i) as f32");
+    check("if i * i + j * j < 300 { x[[j]] } else { -1.0 }");
+    check("((i * j + 7) / 3 + (i * j) % 5) as f32");
+    check("sum(0..4, |r| (r * r - 2 * r + i) as f32 * x[[r + j]])");
+}
+
+#[test]
+fn products_of_loop_variables_choose_elements() {
+    // A triangle whose rows lie one after the other.
+    check("x[[i * (i + 1) / 2 + j]]");
+    check("x[[i * j + i]]");
+    check("x.get([i * j * 2 - 7]).unwrap_or(-1.0)");
+}
