@@ -142,6 +142,8 @@ pub(super) enum Numbers {
     Rows(u64),
     /// Floats around -1 and 1: products of thousands of them are neither zero nor infinite.
     Factors,
+    /// Floats in 0.5..1.
+    Positive,
     /// Floats that are huge, denormal, equal, or cancel.
     Hostile,
 }

@@ -4,12 +4,11 @@
 mod cpu;
 #[cfg(feature = "cuda")]
 mod gpu;
+mod numbers;
 
 use std::sync::Arc;
 
-use tvmtune_ir::dag::{
-    BinaryOp, Compute, DType, Dag, Expr, Number, Reducer, Subscript, TensorId, UnaryOp,
-};
+use tvmtune_ir::dag::{DType, Dag, Number, TensorId};
 use tvmtune_ir::digest::Digest;
 use tvmtune_ir::interp::Array;
 use tvmtune_schedule::Layout;
@@ -60,7 +59,7 @@ impl CaseSpec {
             dtype: dag.tensor(id).dtype,
             shape: shape(id),
             seed: seed.wrapping_mul(1000).wrapping_add(n as u64),
-            numbers: numbers(dag, id, dims),
+            numbers: numbers::numbers(dag, id, dims),
             cold: false,
         };
         let output = |id: &TensorId| {
@@ -150,62 +149,6 @@ impl CaseSpec {
     }
 }
 
-/// Returns the numbers that a parameter draws from, by the use that is made of them.
-fn numbers(dag: &Dag, param: TensorId, dims: &[i64]) -> Numbers {
-    let is_factor = |it: &Compute| it.reducer == Some(Reducer::Prod) && multiplies(&it.body, param);
-    match rows(dag, param, dims) {
-        Some(rows) => Numbers::Rows(rows),
-        None if dag.computes.iter().any(is_factor) => Numbers::Factors,
-        None => Numbers::Uniform,
-    }
-}
-
-/// Tells if elements of a tensor are factors of a value, where a condition does not leave them out.
-fn multiplies(value: &Expr, tensor: TensorId) -> bool {
-    match value {
-        Expr::Read { tensor: read, .. } => *read == tensor,
-        Expr::Cast(_, a) | Expr::Unary(UnaryOp::Neg | UnaryOp::Abs, a) => multiplies(a, tensor),
-        Expr::Binary(BinaryOp::Mul, a, b) | Expr::Select { then: a, otherwise: b, .. } => {
-            multiplies(a, tensor) || multiplies(b, tensor)
-        }
-        _ => false,
-    }
-}
-
-/// Returns the number of rows that a parameter indexes, if it indexes a tensor.
-fn rows(dag: &Dag, param: TensorId, dims: &[i64]) -> Option<u64> {
-    let mut rows = None;
-    let mut visit = |node: &Expr| {
-        let Expr::Read { tensor, index } = node else { return };
-        for (subscript, extent) in index.iter().zip(&dag.tensor(*tensor).shape) {
-            if let Subscript::Value(value) = subscript {
-                value.walk(&mut |it| {
-                    if matches!(it, Expr::Read { tensor, .. } if *tensor == param) {
-                        rows = Some(unsigned(extent.eval_dims(dims)));
-                    }
-                });
-            }
-        }
-    };
-    dag.computes.iter().for_each(|it| it.body.walk(&mut visit));
-    rows
-}
-
 fn unsigned(value: i64) -> u64 {
     u64::try_from(value).unwrap_or(0)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn numbers_that_are_multiplied_by_thousands_are_drawn_around_one() {
-        let text = "tvmtune dag v1\ninput t0: f32[8, 9]\ninput t1: f32[8]\n\
-                    t2: f32[8] = prod(v1 < 9) mul(neg(t0[v0, v1]), 3.0_f32)\n\
-                    t3: f32[8] = mul(t2[v0], t1[v0])\nreturn t3\n";
-        let case = CaseSpec::new(&Arc::new(text.parse().unwrap()), &[], 1, &|_| (0.0, 0.0));
-        let numbers: Vec<Numbers> = case.case.params.iter().map(|it| it.numbers).collect();
-        assert_eq!(numbers, [Numbers::Factors, Numbers::Uniform]);
-    }
 }

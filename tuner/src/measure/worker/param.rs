@@ -67,6 +67,9 @@ impl ParamSpec {
             Numbers::Factors if self.dtype.is_float() => {
                 Array::from_fn(self.dtype, &few, |_| Number::Float(factor(&mut random)))
             }
+            Numbers::Positive if self.dtype.is_float() => Array::from_fn(self.dtype, &few, |_| {
+                Number::Float(0.5 + random.unit() / 2.0).cast(self.dtype)
+            }),
             _ => Array::random(self.dtype, &few, self.seed),
         }
     }
