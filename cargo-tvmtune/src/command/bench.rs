@@ -138,7 +138,8 @@ fn cold(workload: &Workload, bucket: &[Interval], device: &Target) -> Vec<Tensor
     cold.map(|(param, _)| param).collect()
 }
 
-/// Times the schedule that a build would embed and the default one, interleaved; returns both.
+/// Times the schedule that a build would embed and the default one, interleaved; returns both. Where they are one
+/// schedule, it is timed once: two timings of the same code would show a difference that is none.
 fn time_side_by_side(
     workload: &Workload,
     variant: &PlannedVariant<'_>,
@@ -149,16 +150,18 @@ fn time_side_by_side(
     // On a GPU without recorded code the default schedule is compiled here.
     let planned =
         variant.trace.clone().map_err(|it| it.to_string())?.unwrap_or_else(|| default.clone());
+    let schedules = if planned == default { vec![planned] } else { vec![planned, default] };
     let bucket = Bucket { workload, ranges: variant.bucket };
     let outcomes = tune::bench(
         &tune::Bench { bucket, dims: None, target: device, rounds: ROUNDS },
-        &[planned, default],
+        &schedules,
         WorkerCommand::this_executable().map_err(|it| it.to_string())?,
         lock,
     );
     let timing = |it: &Outcome| it.timing().cloned().ok_or(it.to_string());
     match outcomes.map_err(|it| it.to_string())??.as_slice() {
         [planned, default] => Ok([timing(planned)?, timing(default)?]),
+        [only] => timing(only).map(|it| [it.clone(), it]),
         _ => Err("the worker gave no timings".to_owned()),
     }
 }
