@@ -81,6 +81,11 @@ fn answers_are_json_on_request() {
         // Peaks are measured where nothing was tuned yet; noise may carry a kernel beyond them.
         assert!(bench[0]["roofline"].as_f64().is_some_and(|it| it > 0.0 && it < 10.0), "{bench}");
     }
+    // One schedule has one time.
+    let untuned = Sandbox::new("untuned", SOURCE);
+    let bench: serde_json::Value =
+        serde_json::from_str(&check(&untuned, &["bench", "--json"], 0).out).expect("JSON");
+    assert_eq!(bench[0]["latency_us"], bench[0]["default_us"], "{bench}");
 }
 
 #[test]

@@ -85,16 +85,23 @@ impl Lowering<'_> {
     fn comparison(&mut self, condition: &Term) -> Result<Option<Comparison>, Unsupported> {
         let TermKind::Compare(op, a, b) = &condition.kind else { return Ok(None) };
         let (TermKind::Index(a), TermKind::Index(b)) = (&a.kind, &b.kind) else { return Ok(None) };
-        let form = self.difference(a, b)?;
+        let Some(form) = self.difference(a, b)? else { return Ok(None) };
         let Interval { lo, hi } = self.interval(&form);
         Ok(Some(Comparison { op: ordered(*op, lo, hi), form }))
     }
 
-    /// Evaluates a difference of two forms.
-    pub(super) fn difference(&mut self, a: &Affine, b: &Affine) -> Result<Affine, Unsupported> {
-        let mut difference = self.eval(a)?;
-        let b = self.eval(b)?;
+    /// Evaluates a difference of two forms; `None` if it is not linear.
+    pub(super) fn difference(
+        &mut self,
+        a: &Affine,
+        b: &Affine,
+    ) -> Result<Option<Affine>, Unsupported> {
+        let mut linear = |it: &Affine| match self.eval(it) {
+            Err(Unsupported::Index) => Ok(None),
+            other => other.map(Some),
+        };
+        let (Some(mut difference), Some(b)) = (linear(a)?, linear(b)?) else { return Ok(None) };
         difference.add_scaled(&b, &Coef::Const(-1));
-        Ok(difference)
+        Ok(Some(difference))
     }
 }

@@ -32,10 +32,7 @@ impl Lowering<'_> {
         }
         match &term.kind {
             TermKind::Bits(bits) => Ok(self.graph().splat(*bits)),
-            TermKind::Index(form) => {
-                let form = self.eval(form)?;
-                self.index(form)
-            }
+            TermKind::Index(form) => self.index_value(form),
             TermKind::Scalar(scalar) => self.scalar(*scalar, term.dtype),
             TermKind::Read(access) => self.read(access),
             TermKind::Unary(op, a) => {
@@ -236,8 +233,9 @@ impl Lowering<'_> {
     }
 
     fn compare(&mut self, op: CompareOp, a: &Term, b: &Term) -> Result<ValueId, Unsupported> {
-        if let (TermKind::Index(a), TermKind::Index(b)) = (&a.kind, &b.kind) {
-            let difference = self.difference(a, b)?;
+        if let (TermKind::Index(a), TermKind::Index(b)) = (&a.kind, &b.kind)
+            && let Some(difference) = self.difference(a, b)?
+        {
             let range = self.interval(&difference);
             if let Some(known) = decide(op, range) {
                 return Ok(self.graph().truth(known));

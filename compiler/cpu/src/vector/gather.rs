@@ -41,7 +41,7 @@ impl Lowering<'_> {
 
     /// Returns whether an index is the same in all lanes: none of its forms has the vectorized loop, and
     /// what it reads is neither masked nor in a register, which may hold results of other lanes.
-    fn is_lane_invariant(&mut self, index: &Term) -> Result<bool, Unsupported> {
+    pub(super) fn is_lane_invariant(&mut self, index: &Term) -> Result<bool, Unsupported> {
         let Some(lane) = self.lane else { return Ok(true) };
         let mut is_invariant = true;
         index.for_each_index(&mut |_, form| is_invariant &= !self.tree.mentions(form, lane));

@@ -1,13 +1,52 @@
-//! Indices that multiply loop variables: `r * r + s * s`, `i * (i + 1) / 2 + j`.
+//! Indices that are no linear functions of loop variables: `r * r + s * s`, `i * (i + 1) / 2 + j`, `min(i + 2, j)`.
 //!
-//! A form is linear in loop variables and their quotients. The rest of an index is arithmetic on forms:
+//! A form is linear in loop variables and their quotients. The rest of an index is arithmetic on forms. Products
+//! become that where the tree is built, minima and maxima in the lanes, where they are none for each part of the
+//! iterations.
 //!
 //! ```text
 //! i * (i + 1) / 2 + j   =>   the form j, and (i * i + i) / 2 as i64 arithmetic
 //! ```
 
+use super::affine::{Affine, Coef};
+use super::context::Lowering;
+use super::numbering::ValueId;
+use super::tree::DerivedOp;
+use super::{Unsupported, VectorBinary};
 use tvmtune_ir::dag::{BinaryOp, Expr};
 use tvmtune_ir::poly::{Atom, Facts, Poly};
+
+impl Lowering<'_> {
+    /// Evaluates an index in each lane: a linear one, or a sum with the lesser or greater of two others.
+    pub(super) fn index_value(&mut self, form: &Affine) -> Result<ValueId, Unsupported> {
+        match self.eval(form) {
+            Ok(linear) => return self.index(linear),
+            Err(Unsupported::Index) => {}
+            Err(other) => return Err(other),
+        }
+        let tree = self.tree;
+        let either = form.terms.iter().find_map(|(var, factor)| {
+            let derived = tree.var(*var).derived.as_ref()?;
+            let op = match derived.op {
+                DerivedOp::Min => VectorBinary::MinI,
+                DerivedOp::Max => VectorBinary::MaxI,
+                DerivedOp::Div | DerivedOp::Mod => return None,
+            };
+            let Coef::Const(factor) = factor else { return None };
+            Some((*var, *factor, op, derived))
+        });
+        let Some((var, factor, op, derived)) = either else { return Err(Unsupported::Index) };
+        let mut rest = form.clone();
+        rest.take(var);
+        let (a, b) = (self.index_value(&derived.a)?, self.index_value(&derived.b)?);
+        let factor = self.index(Affine::constant(factor))?;
+        let rest = self.index_value(&rest)?;
+        let graph = self.graph();
+        let chosen = graph.binary(op, a, b);
+        let product = graph.binary(VectorBinary::MulI, chosen, factor);
+        Ok(graph.binary(VectorBinary::AddI, product, rest))
+    }
+}
 
 /// Splits an index into its linear part and the sum of the others; `None` where it is linear as a whole, or
 /// divides numbers that may be negative, which `i64` arithmetic rounds towards zero.
@@ -51,7 +90,7 @@ fn value_of_term(atoms: &[Atom], factor: i64, facts: &Facts) -> Option<Expr> {
 }
 
 fn value_of_atom(atom: &Atom, facts: &Facts) -> Option<Expr> {
-    if is_linear_atom(atom) {
+    if is_linear_term(std::slice::from_ref(atom)) {
         return Some(Expr::Index(Poly::atom(atom.clone())));
     }
     let (op, a, b) = match atom {
@@ -65,29 +104,15 @@ fn value_of_atom(atom: &Atom, facts: &Facts) -> Option<Expr> {
     if divides && !(a.is_nonnegative(facts) && b.is_positive(facts)) {
         return None;
     }
-    let value = |it: &Poly| match is_linear(it) {
-        true => Some(Expr::Index(it.clone())),
-        false => arithmetic(it, facts),
+    let value = |it: &Poly| match it.multiplies_vars() {
+        true => arithmetic(it, facts),
+        false => Some(Expr::Index(it.clone())),
     };
     Some(value(a)?.binary(op, value(b)?))
 }
 
-fn is_linear(index: &Poly) -> bool {
-    index.terms().all(|(atoms, _)| is_linear_term(atoms))
-}
-
 fn is_linear_term(atoms: &[Atom]) -> bool {
-    let mut varying = atoms.iter().filter(|it| has_vars(it));
-    varying.next().is_none_or(is_linear_atom) && varying.next().is_none()
-}
-
-fn is_linear_atom(atom: &Atom) -> bool {
-    match atom {
-        Atom::Dim(_) | Atom::Var(_) => true,
-        Atom::Div(a, b) | Atom::Mod(a, b) | Atom::Min(a, b) | Atom::Max(a, b) => {
-            is_linear(a) && is_linear(b)
-        }
-    }
+    !product(atoms, 1).multiplies_vars()
 }
 
 fn has_vars(atom: &Atom) -> bool {

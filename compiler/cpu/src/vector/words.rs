@@ -57,11 +57,38 @@ impl Lowering<'_> {
                 self.graph().unary_words(*op, a)
             }
             TermKind::Binary(op, a, b) => {
+                // In lanes of their own, products of 64 bits take fewer instructions.
+                if let Some((words, factor)) = self.product_with_constant(*op, a, b)
+                    && self.is_lane_invariant(words)?
+                {
+                    let words = self.words(words)?;
+                    return Ok(self.graph().product_of_words(words, factor));
+                }
                 let (a, b) = (self.words(a)?, self.words(b)?);
                 self.graph().binary_words(*op, a, b)
             }
             TermKind::Select(parts) => self.select_words(parts),
             _ => Err(Unsupported::Range),
+        }
+    }
+
+    /// Returns the operands of a product with a natural constant of 16 bits, as of a row's number with its length.
+    fn product_with_constant<'t>(
+        &self,
+        op: BinaryOp,
+        a: &'t Term,
+        b: &'t Term,
+    ) -> Option<(&'t Term, u16)> {
+        let constant = |it: &Term| {
+            let range = self.range_of(it);
+            (range.lo == range.hi).then(|| u16::try_from(range.lo).ok()).flatten()
+        };
+        match op {
+            BinaryOp::Mul => {
+                constant(b).map(|it| (a, it)).or_else(|| constant(a).map(|it| (b, it)))
+            }
+            BinaryOp::Shl => Some((a, 1_u16.checked_shl(constant(b)?.into())?)),
+            _ => None,
         }
     }
 
@@ -245,6 +272,22 @@ impl ValueGraph {
             }
             _ => return Err(Unsupported::Operation(op)),
         })
+    }
+
+    /// Multiplies by a constant. The halves of the low word have products of one word, so that the carry is exact.
+    fn product_of_words(&mut self, [low, high]: Words, factor: u16) -> Words {
+        let (factor, half) = (self.int(factor.into()), self.int(0xffff));
+        let upper_half = |graph: &mut Self, it| graph.unary(VectorUnary::ShiftRight(16), it);
+        let product = |graph: &mut Self, it| graph.binary(VectorBinary::MulI, it, factor);
+        let lower = self.binary(VectorBinary::And, low, half);
+        let lower = product(self, lower);
+        let lower = upper_half(self, lower);
+        let upper = upper_half(self, low);
+        let upper = product(self, upper);
+        let upper = self.binary(VectorBinary::AddI, upper, lower);
+        let carry = upper_half(self, upper);
+        let high = product(self, high);
+        [product(self, low), self.binary(VectorBinary::AddI, high, carry)]
     }
 
     fn difference_of_words(&mut self, a: Words, b: Words) -> Words {

@@ -29,7 +29,7 @@ pub struct Access {
     /// True if a read before it is of the same element in every iteration: `x` in the second factor of
     /// `(x - y) * (x - y)`.
     pub repeated: bool,
-    /// True if a subscript is data: `x[ids[i]]`.
+    /// True if a subscript is data, `x[ids[i]]`, or multiplies axes, `x[i * i]`.
     pub indirect: bool,
 }
 
@@ -49,7 +49,7 @@ impl Access {
         self.strides[axis].as_ref().and_then(Poly::as_constant) == Some(2)
     }
 
-    /// Returns whether iterations of that axis read elements that data chooses.
+    /// Returns whether iterations of that axis read elements that data chooses, or a product of axes.
     pub fn is_gathered(&self, axis: usize) -> bool {
         self.indirect && self.strides[axis].is_none()
     }
@@ -97,7 +97,7 @@ pub fn accesses(
         let shape = shape(tensor);
         let steps = index.iter().map(|it| steps(it, n_axes)).collect();
         let strides = strides(index, &shape, n_axes, facts);
-        let indirect = index.iter().any(|it| it.value().is_some());
+        let indirect = index.iter().any(|it| it.affine().is_none_or(Poly::multiplies_vars));
         found.push(Access { tensor, strides, steps, conditional, repeated, indirect });
     });
     found

@@ -192,6 +192,14 @@ impl Poly {
         self.terms.iter().flat_map(|(atoms, _)| atoms).any(Atom::has_vars)
     }
 
+    /// Returns whether loop variables are multiplied with each other, also below a division.
+    pub fn multiplies_vars(&self) -> bool {
+        self.terms.iter().any(|(atoms, _)| {
+            atoms.iter().filter(|it| it.has_vars()).count() > 1
+                || atoms.iter().any(Atom::multiplies_vars)
+        })
+    }
+
     /// The difference that an increment of `var` makes; `None` if it is not constant.
     pub fn step(&self, var: VarId) -> Option<i64> {
         let mut step = 0;
@@ -240,6 +248,15 @@ impl Atom {
             Atom::Var(_) => true,
             Atom::Div(a, b) | Atom::Mod(a, b) | Atom::Min(a, b) | Atom::Max(a, b) => {
                 a.has_vars() || b.has_vars()
+            }
+        }
+    }
+
+    fn multiplies_vars(&self) -> bool {
+        match self {
+            Atom::Dim(_) | Atom::Var(_) => false,
+            Atom::Div(a, b) | Atom::Mod(a, b) | Atom::Min(a, b) | Atom::Max(a, b) => {
+                a.multiplies_vars() || b.multiplies_vars()
             }
         }
     }

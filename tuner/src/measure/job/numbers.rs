@@ -35,23 +35,41 @@ fn multiplies(value: &Expr, tensor: TensorId) -> bool {
     }
 }
 
-/// Returns the number of rows that a parameter indexes, if it indexes a tensor.
+/// Returns the number of rows that a parameter indexes, if it indexes a tensor: of those that are `16 * x + k`, a
+/// sixteenth.
 fn rows(dag: &Dag, param: TensorId, dims: &[i64]) -> Option<u64> {
     let mut rows = None;
     let mut visit = |node: &Expr| {
         let Expr::Read { tensor, index } = node else { return };
         for (subscript, extent) in index.iter().zip(&dag.tensor(*tensor).shape) {
-            if let Subscript::Value(value) = subscript {
-                value.walk(&mut |it| {
-                    if matches!(it, Expr::Read { tensor, .. } if *tensor == param) {
-                        rows = Some(u64::try_from(extent.eval_dims(dims)).unwrap_or(0));
-                    }
-                });
+            if let Subscript::Value(value) = subscript
+                && let Some(factor) = factor(value, param)
+            {
+                rows = Some((extent.eval_dims(dims) as f64 / factor).ceil() as u64);
             }
         }
     };
     dag.computes.iter().for_each(|it| it.body.walk(&mut visit));
     rows
+}
+
+/// Returns how much a value grows, about, as the elements of a tensor in it grow by one; `None` if it has none.
+fn factor(value: &Expr, tensor: TensorId) -> Option<f64> {
+    let constant = |it: &Expr| match it {
+        Expr::Const(Literal::Int(it), _) if *it > 0 => *it as f64,
+        Expr::Index(it) => it.as_constant().filter(|it| *it > 0).map_or(1.0, |it| it as f64),
+        _ => 1.0,
+    };
+    match value {
+        Expr::Read { tensor: read, .. } => (*read == tensor).then_some(1.0),
+        Expr::Binary(BinaryOp::Mul, a, b) => {
+            let of = |it, other| Some(factor(it, tensor)? * constant(other));
+            of(a, b).or_else(|| of(b, a))
+        }
+        Expr::Binary(BinaryOp::Shl, a, by) => Some(factor(a, tensor)? * constant(by).exp2()),
+        Expr::Binary(BinaryOp::Div, a, by) => Some(factor(a, tensor)? / constant(by)),
+        _ => value.children().into_iter().find_map(|it| factor(it, tensor)),
+    }
 }
 
 /// Tells if a sum of which a parameter is a part may cancel where that is ill-conditioned, and does not if
@@ -196,6 +214,26 @@ mod tests {
             compute(|i| prod(0..9, |k| -x[[i, k]] * 3.0) * y[[i]])
         }";
         assert_eq!(numbers_of(source), [Numbers::Factors, Numbers::Uniform]);
+    }
+
+    #[test]
+    fn rows_that_are_computed_of_indices_are_there() {
+        let chosen = |index: &str| {
+            numbers_of(&format!(
+                "fn f(x: Tensor<f32, 96>, at: Tensor<i64, 8>) -> Tensor<f32, 8> {{
+                    compute(|i| x.get([{index}]).unwrap_or(0.0))
+                }}"
+            ))[1]
+        };
+        for (index, rows) in [
+            ("at[[i]]", 96),
+            ("at[[i]] * 16 + i as i64", 6),
+            ("10 * at[[i]]", 10),
+            ("(at[[i]] << 3) - 1", 12),
+            ("at[[i]] / 2", 192),
+        ] {
+            assert_eq!(chosen(index), Numbers::Rows(rows), "{index}");
+        }
     }
 
     #[test]

@@ -42,6 +42,14 @@ fn squares_and_products_of_loop_variables_are_values() {
 }
 
 #[test]
+fn the_lesser_of_two_loop_variables_is_a_value() {
+    check("((i + 2).min(j) - (j - 4).max(0) + 1) as f32 * x[[j]]");
+    check("(3 * (i * 7).min(j) + 2 * i) as f32");
+    check("if (i * 7).min(j) + i < 20 { x[[j]] } else { 2.0 }");
+    check("(i.min(j) * i.max(j)) as f32");
+}
+
+#[test]
 fn products_of_loop_variables_choose_elements() {
     // A triangle whose rows lie one after the other.
     check("x[[i * (i + 1) / 2 + j]]");

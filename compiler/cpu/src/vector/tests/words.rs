@@ -97,6 +97,15 @@ fn words_are_copied_added_and_chosen() {
     }
 }
 
+/// In all positions, the edges among them.
+#[test]
+fn words_that_are_the_same_in_all_lanes_are_multiplied_by_small_constants() {
+    for n in 0..40 {
+        check(&format!("a[[{n}]] * 16 + i as i64"));
+        check(&format!("65535 * b[[{n}]] - (a[[{n}]] << 15) + a[[i]]"));
+    }
+}
+
 #[test]
 fn words_are_converted_from_floats() {
     const EDGES: [f32; 14] = [
