@@ -122,13 +122,14 @@ fn a_session_that_is_killed_leaves_no_worker() {
     assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
 }
 
-/// Starts a command, and sends it a signal once something is so of its process.
+/// Starts a command, and terminates it once something is so of its process. Interrupts would be ignored where a
+/// shell runs the tests in the background.
 #[cfg(target_os = "linux")]
-fn signalled(mut command: Command, signal: &str, wait: impl FnOnce(u32)) -> Option<i32> {
+fn terminated(mut command: Command, wait: impl FnOnce(u32)) -> Option<i32> {
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     wait(child.id());
     // It may have ended by itself.
-    let _ = said(Command::new("kill").args([signal, &child.id().to_string()]));
+    let _ = said(Command::new("kill").args(["-TERM", &child.id().to_string()]));
     child.wait().unwrap().code()
 }
 
@@ -142,7 +143,7 @@ fn what_was_interrupted_can_be_read_and_done_again() {
         command
     };
     if device::detect().is_some() {
-        let code = signalled(tvmtune(&["tune", "--budget", "60s"]), "-INT", |tune| {
+        let code = terminated(tvmtune(&["tune", "--budget", "60s"]), |tune| {
             until(|| !descendants(tune).is_empty(), "a worker starts");
         });
         assert_eq!(code, None, "the signal ends it");
@@ -161,7 +162,7 @@ fn what_was_interrupted_can_be_read_and_done_again() {
         command
     };
     for _ in 0..8 {
-        signalled(merge(), "-INT", |_| until(|| !files(&into).is_empty(), "it writes"));
+        terminated(merge(), |_| until(|| !files(&into).is_empty(), "it writes"));
         let records =
             files(&into).into_iter().filter(|it| it.extension().is_some_and(|it| it == "toml"));
         for path in records {
@@ -170,7 +171,7 @@ fn what_was_interrupted_can_be_read_and_done_again() {
     }
     assert_eq!(said(&mut merge()).code, Some(0));
     for arguments in [["accept"].as_slice(), &["gc", "--apply"]] {
-        signalled(tvmtune(arguments), "-INT", |_| ());
+        terminated(tvmtune(arguments), |_| ());
         let said = said(&mut tvmtune(arguments));
         assert_eq!(said.code, Some(0), "{said:?}");
     }
