@@ -112,7 +112,14 @@ fn variants_along(b: &Builder, anchor: StageId, vector: usize) -> Vec<TileVarian
             continue;
         }
         match dim_along(access, vector) {
-            Some(dim) if b.is_packable(access.tensor) => packed.push((access.tensor, dim)),
+            Some(dim) if b.is_packable(access.tensor) => {
+                // Parts of one weight share its layout.
+                match packed.iter().find(|it: &&(TensorId, usize)| it.0 == access.tensor) {
+                    None => packed.push((access.tensor, dim)),
+                    Some(it) if it.1 == dim => {}
+                    Some(_) => return Vec::new(),
+                }
+            }
             _ if can_copy(access, &extents) => scattered.push((number as u32, access)),
             _ => return Vec::new(),
         }
@@ -148,6 +155,7 @@ fn variants_along(b: &Builder, anchor: StageId, vector: usize) -> Vec<TileVarian
         // Packing a weight costs nothing at a launch.
         if lies_in_rows(b, access, &variant)
             && let Some(dim) = dim_along(access, vector)
+            && variant.packed.iter().all(|it| it.0 != access.tensor)
         {
             variant.packed.push((access.tensor, dim));
         }

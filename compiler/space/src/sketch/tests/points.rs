@@ -208,6 +208,40 @@ fn every_point_computes_the_program() {
     assert!(n_fit * 2 > n_points, "only {n_fit} of {n_points} points fit");
 }
 
+#[test]
+fn parts_of_one_weight_share_its_layout() {
+    let parts = |sum: &str| {
+        let source = format!(
+            "#[autotune(dims(M = 1..=20, D = 12, U = 21))]
+             fn f(x: Tensor<f32, M, D>, y: Tensor<f32, M, D>, w: Weight<f32, {{ 2 * U }}, {{ 2 * U }}>) -> Tensor<f32, M, U> {{
+                 compute(|i, u| sum(0..D, |d| {sum}))
+             }}"
+        );
+        dsl::program(&source).unwrap()
+    };
+    let mut random = random(3);
+    for (sum, layouts) in [
+        ("w[[u, d]] * x[[i, d]] + w[[u + U, D + d]] * y[[i, d]]", 1),
+        // Rows of one part are columns of the other.
+        ("w[[u, d]] * x[[i, d]] + w[[d, u + U]] * y[[i, d]]", 0),
+    ] {
+        let oracle = Oracle::new(parts(sum), vec![17]);
+        for isa in [Isa::Avx512, Isa::Avx2] {
+            let found = sketches(&oracle.dag, &Target::generic(isa));
+            assert_ne!(found[0].name, "plain", "{sum}");
+            for sketch in &found {
+                let points = (0..4).map(|_| any_point(sketch, &mut random));
+                for point in points.chain([sketch.default.clone()]) {
+                    let trace = sketch.instructions(&point);
+                    let packs = trace.iter().filter(|it| matches!(it, Instruction::Pack { .. }));
+                    assert!(packs.count() >= layouts, "{sum}");
+                    oracle.check(&Schedule::replay(&oracle.dag, &trace).unwrap(), isa);
+                }
+            }
+        }
+    }
+}
+
 /// A reduction that is long for these caches, so that tiles take it block by block.
 #[test]
 fn every_point_of_a_blocked_reduction_computes_the_program() {
