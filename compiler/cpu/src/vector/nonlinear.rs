@@ -25,6 +25,10 @@ impl Lowering<'_> {
             Err(other) => return Err(other),
         }
         let tree = self.tree;
+        let range = tree.interval(form);
+        if i32::try_from(range.lo).is_err() || i32::try_from(range.hi).is_err() {
+            return Err(Unsupported::Range);
+        }
         let either = form.terms.iter().find_map(|(var, factor)| {
             let derived = tree.var(*var).derived.as_ref()?;
             let op = match derived.op {

@@ -54,9 +54,11 @@ impl Schedule {
     }
 
     fn is_costly(&self, compute: &Compute, value: &Expr) -> bool {
-        let (work, more_loads) = (work(value), n_reads(value).saturating_sub(1));
+        let work = work(value);
         // A scan, as which a prefix sum runs, loads each element a few times only.
-        work > CHEAP || (work + more_loads > CHEAP && self.prefix(compute).is_none())
+        let is_loaded_often =
+            || work + n_reads(value).saturating_sub(1) > CHEAP && self.prefix(compute).is_none();
+        work > CHEAP || is_loaded_often()
     }
 
     /// Makes a part of an operand in a form, and of all others of the body that are the same function of

@@ -1,10 +1,11 @@
 //! Indices that multiply loop variables, against the interpreter of programs.
 
 use super::text::{A, kernel, program};
+use crate::vector::{Unsupported, lower};
 use tvmtune_ir::dag::{DType, Number};
 use tvmtune_ir::interp::{self, Array};
 use tvmtune_ir::target::Isa;
-use tvmtune_schedule::{LoopKind, Schedule, StageId};
+use tvmtune_schedule::{LoopKind, Schedule, StageId, nest};
 
 /// Vectorizes the last axis of a program's stage, and compares with the program itself.
 fn check(definition: &str) {
@@ -55,4 +56,19 @@ fn products_of_loop_variables_choose_elements() {
     check("x[[i * (i + 1) / 2 + j]]");
     check("x[[i * j + i]]");
     check("x.get([i * j * 2 - 7]).unwrap_or(-1.0)");
+}
+
+/// The lesser of a number that fits a lane and one that does not is no lesser of words.
+#[test]
+fn numbers_beyond_a_lane_are_not_compared_in_it() {
+    let dag = program(
+        "#[autotune(dims(M = 5, N = 37))]
+         fn f(x: Tensor<f32, N>) -> Tensor<f32, M, N> {
+             compute(|i, j| ((i.max(j) * 100000000).min(7 + i) + j) as f32 * x[[j]])
+         }",
+    );
+    let mut schedule = Schedule::new(&dag);
+    schedule.annotate(StageId(0), A[1], LoopKind::Vectorized).unwrap();
+    let refused = lower(&nest::lower(&schedule), Isa::Avx2).err();
+    assert_eq!(refused, Some(Unsupported::Range));
 }
