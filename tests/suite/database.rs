@@ -6,13 +6,16 @@ use std::process::Command;
 
 use tempfile::TempDir;
 use tvmtune_ir::artifact::ArtifactId;
+use tvmtune_ir::dag::print::canonical;
+use tvmtune_ir::dsl;
 use tvmtune_ir::name::ProgramName;
 use tvmtune_ir::poly::Interval;
 use tvmtune_ir::target::{CpuModel, CpuTarget, DeviceKey, Isa, Vendor};
+use tvmtune_ir::workload::{self, WorkloadId};
 use tvmtune_plan::database::{
-    Cache, Database, DatabaseError, Files, Lookup, Store, StoreKind, Tier,
+    Cache, Database, DatabaseError, Files, Lookup, Store, StoreKind, StoredRecord, Tier,
 };
-use tvmtune_plan::record::{Peaks, Record};
+use tvmtune_plan::record::{GENERATOR, Peaks, Record};
 use tvmtune_tests::{code, sample_record};
 
 /// A cache and a crate's folder, both empty.
@@ -179,6 +182,58 @@ fn a_renamed_program_finds_its_record() {
     let lookup =
         folders.database().get(&record.workload, &ProgramName::of("another_name"), &record.dag);
     assert_eq!(lookup.records.len(), 1);
+}
+
+/// A program as a release wrote it that left remainders in indices.
+const FORMER: &str = "tvmtune dag v1
+input t0: f32[64]
+t1: f32[64] = mul(t0[((v0 + 32)%(64))], 2.0_f32)
+return t1
+";
+
+#[test]
+fn a_program_with_another_identity_finds_what_an_earlier_release_recorded() {
+    let dag = dsl::program(
+        "#[autotune]
+         fn turned(x: Tensor<f32, 64>) -> Tensor<f32, 64> { compute(|i| x[[(i + 32) % 64]] * 2.0) }",
+    )
+    .unwrap();
+    let (now, text) = (workload::id(&dag), canonical(&dag));
+    assert_ne!(text, FORMER);
+    let folders = Folders::new();
+    let name = ProgramName::of("turned");
+    let former = Record {
+        workload: WorkloadId::of(FORMER),
+        dag: FORMER.to_owned(),
+        name: name.clone(),
+        ..sample_record(0)
+    };
+    let ship = |record: &Record| {
+        Database::accept(&folders.shipped.dir, record, &Files::default(), 1).unwrap()
+    };
+    // Of this release, a text that it would not write is of another program.
+    let path = ship(&Record { generator: GENERATOR, ..former.clone() });
+    assert!(folders.database().get(&now, &name, &text).records.is_empty());
+    fs::remove_file(path).unwrap();
+    let path = ship(&former);
+    let found = folders.database().get(&now, &name, &text).records;
+    let [StoredRecord { record, path: of_found, .. }] = &found[..] else { panic!("{found:?}") };
+    assert_eq!((record.workload, &record.dag, of_found), (now, &text, &path));
+    assert_eq!(record.buckets, former.buckets);
+    // Another text of the same name is another program.
+    let other = text.replace("2.0", "3.0");
+    let of_other = folders.database().get(&WorkloadId::of(&other), &name, &other);
+    assert!(of_other.records.is_empty());
+
+    let changed = folders.database().rewrite(&path, |it| {
+        *it = record.clone();
+        true
+    });
+    assert!(changed.unwrap());
+    assert!(!path.exists(), "the record has the name of its identity of now");
+    let found = folders.database().get(&now, &name, &text).records;
+    assert_eq!(found.len(), 1);
+    assert_ne!(found[0].path, path);
 }
 
 /// The warnings about one file in the cache after `change` was applied to its text, and whether

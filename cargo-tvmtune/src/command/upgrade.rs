@@ -98,13 +98,19 @@ fn carry_over(arguments: &Upgrade) -> Result<()> {
         let database = Database::discover(&package.search_dirs(cache));
         for (op, lookup) in PackageRecords::new(package, &database).ops() {
             for found in &lookup.records {
-                let (mut migrated, mut marked) = (None, Marked::default());
+                let (mut migrated, mut marked, mut is_renamed) = (None, Marked::default(), false);
                 let changed = database.rewrite(&found.path, |record| {
+                    is_renamed = record.workload != found.record.workload;
+                    record.workload = found.record.workload;
+                    record.dag.clone_from(&found.record.dag);
                     migrated = migrate(record, &op.dag);
                     marked = mark_replayed(record, &op.dag);
-                    migrated.is_some() || marked.replayed > 0
+                    is_renamed || migrated.is_some() || marked.replayed > 0
                 })?;
                 let (path, Marked { replayed, broken }) = (shown(&found.path), marked);
+                if is_renamed {
+                    println!("{path}: an earlier release gave the program another identity");
+                }
                 n_records += usize::from(changed);
                 n_carried += migrated.map_or(0, |it| it.carried);
                 n_replayed += replayed;

@@ -98,7 +98,11 @@ impl Schedule {
     /// Makes the initial schedule: every stage at the root, every loop serial. Of a program with fixed
     /// numerics, reductions by lanes are two stages.
     pub fn new(dag: &Dag) -> Self {
-        let dag = normal::normalized(dag);
+        Self::of_normal_form(normal::normalized(dag))
+    }
+
+    /// Makes the initial schedule of a program that counts as normalized.
+    fn of_normal_form(dag: Dag) -> Self {
         let tensor = |it: &Tensor| ScheduledTensor {
             stage: match it.kind {
                 TensorKind::Computed(compute) => Some(StageId(compute.0)),

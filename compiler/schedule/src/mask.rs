@@ -2,7 +2,7 @@
 //!
 //! `if j <= i { s } else { -inf }` adds nothing to a maximum where `j > i`, and the exponential of
 //! its difference to that maximum adds nothing to a sum. The analysis finds the inequalities behind
-//! that, for [`tighten_bounds`](Schedule::tighten_bounds).
+//! that, for [`tighten_bounds`](Schedule::tighten_bounds) and for the [normal form](crate::normal).
 //!
 //! In: a stage. Out: polynomials in its axes; wherever one of them is negative, the stage reduces its
 //! identity. The proof is an abstract interpretation of the body over [`Masked`], with one case for
@@ -77,32 +77,37 @@ impl Schedule {
     /// Returns the masks of a stage that reduces along a loop of `host`, or of the host itself: it
     /// contributes nothing where one of these polynomials in the axes of its compute is negative.
     pub(crate) fn masks(&self, stage: StageId, host: StageId, axis: AxisId) -> Vec<Poly> {
-        self.masks_along(stage, Some((host, axis)))
+        self.masks_for(stage, Purpose::Loop(host, axis))
     }
 
-    /// Returns the masks along a loop; without one, every maximum counts as a running one.
-    fn masks_along(&self, stage: StageId, along: Option<(StageId, AxisId)>) -> Vec<Poly> {
+    /// Returns the masks of a stage before any primitive: iterations in which they are negative for every
+    /// element may be left out, where others remain.
+    pub(crate) fn masks_of_axes(&self, stage: StageId) -> Vec<Poly> {
+        self.masks_for(stage, Purpose::Axes)
+    }
+
+    fn masks_for(&self, stage: StageId, purpose: Purpose) -> Vec<Poly> {
         let compute = &self.stage(stage).compute;
         let Some(reducer) = compute.reducer else { return Vec::new() };
         let identity = reducer.identity(self.tensor(compute.tensor).tensor.dtype);
-        let analysis = Analysis { schedule: self, compute, along, facts: self.dag.facts() };
+        let analysis = Analysis { schedule: self, compute, purpose, facts: self.dag.facts() };
         match analysis.masked(&compute.body, identity) {
             Masked::Where(masks) => masks,
             Masked::Always => Vec::new(),
         }
     }
 
-    /// Returns whether masks end a loop: its stage and all that are reduced online along it contribute
-    /// nothing from some iteration on.
+    /// Returns whether masks bound a loop: its stage and all that are reduced online along it contribute
+    /// nothing from some iteration on, or before one.
     pub(crate) fn is_masked(&self, host: StageId, axis: AxisId) -> bool {
         let Some(declared) = self.declared_axis(host, axis) else { return false };
-        let ends = |stage: StageId| {
+        let is_bounded = |stage: StageId| {
             let n_spatial = self.stage(stage).compute.n_spatial;
             let along = VarId(if stage == host { declared } else { n_spatial } as u32);
-            let ends = |it: &Poly| it.step(along).is_some_and(|it| it < 0);
-            self.masks(stage, host, axis).iter().any(ends)
+            let bounds = |it: &Poly| it.step(along).is_some_and(|it| it != 0);
+            self.masks(stage, host, axis).iter().any(bounds)
         };
-        ends(host) && self.online_at(host, axis).all(ends)
+        is_bounded(host) && self.online_at(host, axis).all(is_bounded)
     }
 
     /// Returns the axis of a stage's compute that a loop was split from; `None` past a fusion.
@@ -124,7 +129,7 @@ impl Schedule {
 pub fn dont_care(dag: &Dag, compute: &Compute) -> Vec<Poly> {
     let schedule = Schedule::new(dag);
     let stage = schedule.tensor(compute.tensor).stage;
-    let mut masks = stage.map_or(Vec::new(), |it| schedule.masks_along(it, None));
+    let mut masks = stage.map_or(Vec::new(), |it| schedule.masks_for(it, Purpose::Count));
     // A compute with one reader is needed only under the conditions of that read.
     let mut reads = Vec::new();
     for reader in &dag.computes {
@@ -180,12 +185,23 @@ fn guarded_reads(
     }
 }
 
+/// The use of masks. It decides which maxima may be subtracted from a masked score.
+#[derive(Clone, Copy)]
+enum Purpose {
+    /// A bound of that loop: a running maximum along it, or a complete one of a row with an unmasked element.
+    Loop(StageId, AxisId),
+    /// Axes with fewer iterations, of which some remain: a complete maximum of the same scores. Where it is
+    /// `-inf`, an iteration that remains makes the NaN.
+    Axes,
+    /// A count of necessary work: any maximum.
+    Count,
+}
+
 struct Analysis<'a> {
     schedule: &'a Schedule,
     /// The compute under analysis, for its axes.
     compute: &'a Compute,
-    /// The loop to tighten; without one, every maximum counts as a running one.
-    along: Option<(StageId, AxisId)>,
+    purpose: Purpose,
     facts: Facts,
 }
 
@@ -256,8 +272,12 @@ impl Analysis<'_> {
         if maximum.reducer != Some(Reducer::Max) {
             return false;
         }
-        let runs_along = |(host, axis)| self.schedule.online_at(host, axis).any(|it| it == id);
-        if self.along.is_none_or(runs_along) {
+        let is_any = match self.purpose {
+            Purpose::Loop(host, axis) => self.schedule.online_at(host, axis).any(|it| it == id),
+            Purpose::Axes => false,
+            Purpose::Count => true,
+        };
+        if is_any {
             return true;
         }
         let (Some(index), [own]) = (affine(index), &maximum.axes[maximum.n_spatial..]) else {
@@ -271,7 +291,7 @@ impl Analysis<'_> {
         };
         own.extent.is_positive(&self.facts)
             && self.compute.reduce_vars().any(is_of_element)
-            && self.first_is_unmasked(maximum)
+            && (matches!(self.purpose, Purpose::Axes) || self.first_is_unmasked(maximum))
     }
 
     /// Returns whether every element of a maximum has an unmasked operand: the first one is never masked.

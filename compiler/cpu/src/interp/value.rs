@@ -1,8 +1,8 @@
 //! Evaluation of vector expressions.
 
 use crate::vector::{
-    Address, Count, EntryId, LaneStride, Linear, Mask, Reg, Storage, Value, VectorBinary,
-    VectorCompare, VectorUnary, int_bits,
+    Address, Count, EntryId, LaneStride, Linear, Mask, Reg, ScalarBits, Storage, Value,
+    VectorBinary, VectorCompare, VectorUnary, int_bits,
 };
 
 use super::FaultKind;
@@ -188,8 +188,9 @@ impl Task<'_, '_> {
     pub(super) fn value(&mut self, value: &Value) -> Result<Vector, FaultKind> {
         Ok(match value {
             Value::Splat(bits) => [*bits; 16],
-            Value::Scalar(entry) => match self.memory.cell(entry.0) {
-                Some(EntryValue::Bits(bits)) => [*bits; 16],
+            Value::Scalar(entry, part) => match (self.memory.cell(entry.0), part) {
+                (Some(EntryValue::Bits(bits)), ScalarBits::Low) => [*bits; 16],
+                (Some(EntryValue::Bits(bits)), ScalarBits::HighWord) => [*bits >> 32; 16],
                 _ => return Err(FaultKind::WrongEntry { entry: *entry }),
             },
             Value::Lanes(bits) => {

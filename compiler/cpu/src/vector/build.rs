@@ -40,6 +40,7 @@ pub(super) fn build(nest: &Nest, simd: Simd) -> Result<Tree<'_>, Unsupported> {
     let tree = Tree {
         nest,
         simd,
+        divides_words: false,
         facts: facts.clone(),
         vars: vec![unknown; nest.n_vars as usize],
         guards: Vec::new(),

@@ -158,7 +158,7 @@ impl Uses {
                 _ => continue,
             };
             match graph.op(*id) {
-                Op::Splat(_) | Op::Scalar(_) | Op::Lanes(_) | Op::Reg(..) => {}
+                Op::Splat(_) | Op::Scalar(..) | Op::Lanes(_) | Op::Reg(..) => {}
                 op if is_rematerializable(op) => {
                     kept.gaps[n] = vec![false; self.at[n].len()];
                     let is_simple = !matches!(op, Op::Load(_, LaneStride::Strided(_)));
@@ -421,7 +421,7 @@ impl Emitter<'_> {
     fn tree(&mut self, id: ValueId) -> Value {
         match self.graph.op(id) {
             Op::Splat(bits) => Value::Splat(bits),
-            Op::Scalar(entry) => Value::Scalar(entry),
+            Op::Scalar(entry, bits) => Value::Scalar(entry, bits),
             Op::Reg(reg, _) => Value::Reg(reg),
             Op::Load(place, lanes) => {
                 let (address, mask) = self.place(place);

@@ -12,7 +12,7 @@ use super::context::{ElementRef, Lowering, PredicateCause};
 use super::long::is_small;
 use super::numbering::{MaskRef, MemRef, Op, ValueId};
 use super::tree::{Access, Term, TermKind};
-use super::{LaneStride, Unsupported, VectorBinary, VectorCompare, VectorUnary};
+use super::{LaneStride, ScalarBits, Unsupported, VectorBinary, VectorCompare, VectorUnary};
 use tvmtune_ir::dag::bounds::bits_of_both;
 use tvmtune_ir::dag::{BinaryOp, CompareOp, DType, UnaryOp, integer_range};
 use tvmtune_ir::poly::Interval;
@@ -70,7 +70,7 @@ impl Lowering<'_> {
             return Err(Unsupported::Type(dtype));
         }
         let entry = self.table.scalar(scalar, dtype);
-        let value = self.graph().node(Op::Scalar(entry));
+        let value = self.graph().node(Op::Scalar(entry, ScalarBits::Low));
         if dtype != DType::Bool {
             return Ok(value);
         }

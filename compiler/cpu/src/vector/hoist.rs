@@ -286,7 +286,7 @@ fn takes_instructions(value: &Value) -> bool {
         value,
         Value::Reg(_)
             | Value::Splat(_)
-            | Value::Scalar(_)
+            | Value::Scalar(..)
             | Value::Lanes(_)
             | Value::Index { .. }
             | Value::Load { .. }
@@ -297,7 +297,7 @@ fn takes_instructions(value: &Value) -> bool {
 fn operands_mut(value: &mut Value) -> Vec<&mut Value> {
     match value {
         Value::Splat(_)
-        | Value::Scalar(_)
+        | Value::Scalar(..)
         | Value::Lanes(_)
         | Value::Reg(_)
         | Value::Index { .. } => Vec::new(),

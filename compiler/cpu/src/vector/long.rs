@@ -11,7 +11,7 @@
 use super::context::Lowering;
 use super::numbering::{Op, ValueGraph, ValueId};
 use super::tree::Term;
-use super::{Unsupported, VectorBinary, VectorCompare, VectorUnary};
+use super::{ScalarBits, Unsupported, VectorBinary, VectorCompare, VectorUnary};
 use tvmtune_ir::dag::{BinaryOp, CompareOp, DType, Numerics, ScalarId, UnaryOp, integer_range};
 use tvmtune_ir::poly::Interval;
 use tvmtune_ir::target::Isa;
@@ -139,7 +139,7 @@ impl Lowering<'_> {
     pub(super) fn scalar_of_long(&mut self, scalar: ScalarId, dtype: DType) -> ValueId {
         let entry = self.table.scalar(scalar, dtype);
         let graph = self.graph();
-        let bits = graph.node(Op::Scalar(entry));
+        let bits = graph.node(Op::Scalar(entry, ScalarBits::Low));
         match dtype {
             DType::F64 | DType::I64 => bits,
             DType::F32 | DType::F16 | DType::Bf16 => graph.widen(bits),

@@ -20,26 +20,37 @@ use tvmtune_ir::target::Isa;
 use tvmtune_math::lane::Width;
 use tvmtune_schedule::nest::{self, Nest};
 
-/// Lowers a nest to vector code: in lanes of 32 bits if it can be, as there are twice as many, else of 64.
+/// Lowers a nest to vector code: in lanes of 32 bits if it can be, as there are twice as many, else of 64; and
+/// where these will not do, in lanes of 32 bits that divide 64-bit integers digit by digit.
 ///
 /// # Errors
 ///
 /// If the nest uses a type or operation that this back end leaves to portable code.
 pub fn lower(nest: &Nest, isa: Isa) -> Result<VectorCode, Unsupported> {
     let nest = &*nest::fold_constant_dims(nest);
-    let in_lanes = |width| lower_in_lanes(nest, Simd { isa, width });
-    in_lanes(Width::Bits32).or_else(|it| match it {
+    let simd = |width| Simd { isa, width };
+    let in_words = |divides_words| lower_or_serialize(nest, simd(Width::Bits32), divides_words);
+    in_words(false).or_else(|it| match it {
         Unsupported::Type(_) | Unsupported::Operation(_) | Unsupported::Range => {
-            in_lanes(Width::Bits64)
+            let wide = simd(Width::Bits64);
+            lower_tree(nest, wide, build::build(nest, wide)?)
+                .or_else(|_| in_words(true))
+                .or_else(|_| lower_or_serialize(nest, wide, false))
         }
         other => Err(other),
     })
 }
 
-fn lower_in_lanes(nest: &Nest, simd: Simd) -> Result<VectorCode, Unsupported> {
-    match lower_tree(nest, simd, build::build(nest, simd)?) {
+/// Lowers a nest; loops in which data chooses elements narrower than lanes become serial.
+fn lower_or_serialize(
+    nest: &Nest,
+    simd: Simd,
+    divides_words: bool,
+) -> Result<VectorCode, Unsupported> {
+    let tree = || Ok(Tree { divides_words, ..build::build(nest, simd)? });
+    match lower_tree(nest, simd, tree()?) {
         Err(Unsupported::Type(dtype)) => {
-            let mut tree = build::build(nest, simd)?;
+            let mut tree = tree()?;
             match gather::serialize_narrow(&mut tree) {
                 true => lower_tree(nest, simd, tree),
                 false => Err(Unsupported::Type(dtype)),

@@ -136,6 +136,15 @@ pub enum TableEntry {
     Scalar(ScalarId, DType),
 }
 
+/// The bits of a run-time scalar that lanes hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ScalarBits {
+    /// As many of the low ones as a lane has.
+    Low,
+    /// The upper 32 of 64, in lanes of 32.
+    HighWord,
+}
+
 /// An integer known at launch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Count {
@@ -262,7 +271,7 @@ pub enum Value {
     /// The same bits in all lanes; those of narrow lanes are the low ones.
     Splat(u64),
     /// A run-time scalar in all lanes: a [`TableEntry::Scalar`].
-    Scalar(EntryId),
+    Scalar(EntryId, ScalarBits),
     /// A truth value that is known for each lane, a bit for each from lane 0 on.
     Lanes(u16),
     /// A register.
@@ -432,7 +441,7 @@ impl Value {
     pub(crate) fn operands(&self) -> impl Iterator<Item = &Value> {
         let (a, b, c): (Option<&Value>, Option<&Value>, Option<&Value>) = match self {
             Value::Splat(_)
-            | Value::Scalar(_)
+            | Value::Scalar(..)
             | Value::Lanes(_)
             | Value::Reg(_)
             | Value::Index { .. } => (None, None, None),

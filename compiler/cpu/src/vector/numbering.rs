@@ -7,8 +7,8 @@
 use std::collections::BTreeMap;
 
 use super::{
-    Address, Count, EntryId, LaneStride, Linear, Reg, Simd, Storage, VectorBinary, VectorCompare,
-    VectorUnary,
+    Address, Count, EntryId, LaneStride, Linear, Reg, ScalarBits, Simd, Storage, VectorBinary,
+    VectorCompare, VectorUnary,
 };
 use tvmtune_math::lane::{self, Width};
 use tvmtune_math::{Arithmetic, Fallback, lane64};
@@ -41,7 +41,7 @@ pub(super) struct MemRef {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Op {
     Splat(u64),
-    Scalar(EntryId),
+    Scalar(EntryId, ScalarBits),
     Reg(Reg, u32),
     Load(MemRef, LaneStride),
     Gather(MemRef, ValueId),
@@ -128,7 +128,7 @@ impl Op {
         };
         let (a, b, c) = match self {
             Op::Splat(_)
-            | Op::Scalar(_)
+            | Op::Scalar(..)
             | Op::Lanes(_)
             | Op::Reg(..)
             | Op::Ramp { .. }

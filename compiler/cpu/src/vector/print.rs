@@ -15,8 +15,8 @@ use std::fmt::{self, Write};
 use tvmtune_math::lane::Width;
 
 use super::{
-    Address, Base, Count, DivOp, LaneStride, Linear, Mask, PrefetchHint, Stmt, Storage, TableEntry,
-    Value, VectorCode,
+    Address, Base, Count, DivOp, LaneStride, Linear, Mask, PrefetchHint, ScalarBits, Stmt, Storage,
+    TableEntry, Value, VectorCode,
 };
 
 impl fmt::Display for VectorCode {
@@ -195,7 +195,8 @@ impl fmt::Display for Value {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Value::Splat(bits) => number(f, *bits),
-            Value::Scalar(entry) => write!(f, "s{}", entry.0),
+            Value::Scalar(entry, ScalarBits::Low) => write!(f, "s{}", entry.0),
+            Value::Scalar(entry, ScalarBits::HighWord) => write!(f, "high(s{})", entry.0),
             Value::Lanes(bits) => write!(f, "lanes {bits:#b}"),
             Value::Reg(reg) => write!(f, "r{}", reg.0),
             Value::Load { address, lanes, storage, mask } => {

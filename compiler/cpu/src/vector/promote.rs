@@ -152,7 +152,12 @@ impl PromotionPass<'_, '_> {
         let mut interleaves = false;
         for (at, var, kind) in interleavable.into_iter().rev() {
             let more = n_accumulators * self.registers(kind);
-            if n_accumulators < MIN_ACCUMULATORS && more <= 2 * MIN_ACCUMULATORS && !interleaves {
+            let is_worth = n_accumulators < MIN_ACCUMULATORS && more <= 2 * MIN_ACCUMULATORS;
+            // The element that they are combined into takes registers meanwhile: without room for both, the
+            // new accumulators would be in memory.
+            let before = if in_registers { n_accumulators } else { 0 };
+            let has_room = more + before <= self.tree.simd.registers().into();
+            if is_worth && has_room && !interleaves {
                 dims.insert(at, (var, kind, Role::Interleaved));
                 n_accumulators = more;
                 interleaves = true;

@@ -25,6 +25,9 @@ pub(super) type GuardId = usize;
 pub(super) struct Tree<'n> {
     pub(super) nest: &'n Nest,
     pub(super) simd: Simd,
+    /// In lanes of 32 bits, words that differ from lane to lane are divided, too: it takes some hundred
+    /// instructions.
+    pub(super) divides_words: bool,
     /// Ranges of the dimensions.
     pub(super) facts: Facts,
     /// Loop variables by id, then derived variables: quotients, remainders, minima, maxima.

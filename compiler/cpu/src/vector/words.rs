@@ -2,13 +2,16 @@
 //!
 //! A value that range analysis proves to fit 32 bits is one word like any other integer. The rest,
 //! as elements of tensors are, can be copied, compared, chosen, added, and narrowed by words. Products and
-//! quotients of them, and reductions, take lanes of 64 bits (see [`super::long`]).
+//! quotients of them, and reductions, take lanes of 64 bits (see [`super::long`]), but for those by small
+//! constants.
 
 use super::context::{ElementRef, LaneCondition, Lowering, Predicate, PredicateCause};
 use super::cse::PendingStmt;
 use super::numbering::{MaskRef, MemRef, Op, ValueGraph, ValueId};
 use super::tree::{Access, Term, TermKind, Write};
-use super::{LaneStride, Storage, Unsupported, VectorBinary, VectorCompare, VectorUnary};
+use super::{
+    LaneStride, ScalarBits, Storage, Unsupported, VectorBinary, VectorCompare, VectorUnary,
+};
 use tvmtune_ir::dag::{BinaryOp, CompareOp, DType, UnaryOp};
 use tvmtune_math::lane::Width;
 
@@ -16,6 +19,9 @@ use tvmtune_math::lane::Width;
 const WORD: f32 = 4_294_967_296.0;
 /// 2^63.
 const LONGS: f32 = 9_223_372_036_854_775_808.0;
+
+/// The greatest divisor of words.
+const MAX_DIVISOR: u16 = 1 << 15;
 
 /// The low word and the high one.
 type Words = [ValueId; 2];
@@ -47,6 +53,11 @@ impl Lowering<'_> {
         }
         match &term.kind {
             TermKind::Read(access) => self.read_words(access),
+            TermKind::Scalar(scalar) => {
+                let entry = self.table.scalar(*scalar, term.dtype);
+                let word = |bits| self.graph().node(Op::Scalar(entry, bits));
+                Ok([ScalarBits::Low, ScalarBits::HighWord].map(word))
+            }
             TermKind::Cast(a) if a.dtype == DType::U32 => Ok([self.term(a)?, self.graph().int(0)]),
             TermKind::Cast(a) if a.dtype.is_float() => {
                 let value = self.term(a)?;
@@ -63,6 +74,14 @@ impl Lowering<'_> {
                 {
                     let words = self.words(words)?;
                     return Ok(self.graph().product_of_words(words, factor));
+                }
+                if let BinaryOp::Div | BinaryOp::Rem = op
+                    && let Some(by) = self.divisor_of_words(b)
+                    && (self.tree.divides_words || self.is_lane_invariant(a)?)
+                {
+                    let a = self.words(a)?;
+                    let (quotient, rest) = self.graph().divide_words(a, by);
+                    return Ok(if *op == BinaryOp::Div { quotient } else { rest });
                 }
                 let (a, b) = (self.words(a)?, self.words(b)?);
                 self.graph().binary_words(*op, a, b)
@@ -90,6 +109,13 @@ impl Lowering<'_> {
             BinaryOp::Shl => Some((a, 1_u16.checked_shl(constant(b)?.into())?)),
             _ => None,
         }
+    }
+
+    /// Returns a constant by which words are divided, as the length of a page or of a circular buffer.
+    fn divisor_of_words(&self, term: &Term) -> Option<u16> {
+        let range = self.range_of(term);
+        let constant = (range.lo == range.hi).then(|| u16::try_from(range.lo).ok()).flatten();
+        constant.filter(|it| (1..=MAX_DIVISOR).contains(it))
     }
 
     /// Compares 64-bit integers of which one takes two words.
@@ -288,6 +314,61 @@ impl ValueGraph {
         let carry = upper_half(self, upper);
         let high = product(self, high);
         [product(self, low), self.binary(VectorBinary::AddI, high, carry)]
+    }
+
+    /// Divides by a constant of up to 2^15 towards zero; returns the quotient and the remainder.
+    fn divide_words(&mut self, a: Words, by: u16) -> (Words, Words) {
+        let zero = self.int(0);
+        let negated = |graph: &mut Self, it| graph.difference_of_words([zero; 2], it);
+        let is_negative = self.compare(VectorCompare::LtI, a[1], zero);
+        let opposite = negated(self, a);
+        let magnitude = self.select_words(is_negative, opposite, a);
+        let (quotient, rest) = match by.is_power_of_two() {
+            true => self.shift_words(magnitude, by.trailing_zeros() as u8),
+            false => self.divide_digits(magnitude, by),
+        };
+        let rest = [rest, zero];
+        let [quotient, rest] = [quotient, rest].map(|it| {
+            let opposite = negated(self, it);
+            self.select_words(is_negative, opposite, it)
+        });
+        (quotient, rest)
+    }
+
+    /// Divides a natural number by `2^n`, for `n` up to 15.
+    fn shift_words(&mut self, [low, high]: Words, n: u8) -> (Words, ValueId) {
+        let mask = self.int((1 << n) - 1);
+        let rest = self.binary(VectorBinary::And, low, mask);
+        if n == 0 {
+            return ([low, high], rest);
+        }
+        let (lower, upper) = (VectorUnary::ShiftRight(n), VectorUnary::ShiftLeft(32 - n));
+        let (kept, carried) = (self.unary(lower, low), self.unary(upper, high));
+        let low = self.binary(VectorBinary::Or, kept, carried);
+        ([low, self.unary(lower, high)], rest)
+    }
+
+    /// Divides a natural number digit by digit, to the base of 2^8: dividends stay below 2^23, so that a float
+    /// holds them.
+    fn divide_digits(&mut self, [low, high]: Words, by: u16) -> (Words, ValueId) {
+        let (by, digits) = (self.int(by.into()), self.int(0xff));
+        let mut rest = self.int(0);
+        let [high, low] = [high, low].map(|word| {
+            [24, 16, 8, 0].into_iter().fold(self.int(0), |quotient, at| {
+                let digit = match at {
+                    0 => word,
+                    at => self.unary(VectorUnary::ShiftRight(at), word),
+                };
+                let digit = self.binary(VectorBinary::And, digit, digits);
+                let [dividend, quotient] =
+                    [rest, quotient].map(|it| self.unary(VectorUnary::ShiftLeft(8), it));
+                let dividend = self.binary(VectorBinary::Or, dividend, digit);
+                let (part, left) = self.divide(dividend, by, true);
+                rest = left;
+                self.binary(VectorBinary::Or, quotient, part)
+            })
+        });
+        ([low, high], rest)
     }
 
     fn difference_of_words(&mut self, a: Words, b: Words) -> Words {

@@ -12,6 +12,7 @@
 use super::encode::Width;
 use super::opcode::Opcode;
 use crate::vector::PrefetchHint;
+use crate::vector::ScalarBits;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct VirtReg(pub u32);
@@ -169,8 +170,8 @@ pub(super) enum Inst {
     Prefetch { place: MemOperand, hint: PrefetchHint },
     /// Loads an entry of the argument table: 8 bytes.
     LoadEntry { dst: VirtReg, entry: u32 },
-    /// Broadcasts an entry of the argument table, or its low 4 bytes in lanes of these.
-    SplatEntry { dst: VirtReg, entry: u32 },
+    /// Broadcasts an entry of the argument table, or 4 bytes of it in lanes of these.
+    SplatEntry { dst: VirtReg, entry: u32, bits: ScalarBits },
     /// Loads an argument beside the table.
     LoadArgument { dst: VirtReg, argument: Argument },
     /// `dst = src`

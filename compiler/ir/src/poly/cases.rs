@@ -1,12 +1,13 @@
 //! Minima and maxima by cases: each is one of its operands.
 
-use super::{Atom, Facts, Poly};
+use super::{Atom, Facts, Interval, Poly};
 
 /// Minima and maxima in which a proof distinguishes cases: there are two to the power of it at most.
 const MAX_CASES: usize = 4;
 
 impl Poly {
-    /// Returns a minimum or maximum, wherever it occurs, whose operands contain none.
+    /// Returns a minimum or maximum that depends on a variable, wherever it occurs, whose operands contain no
+    /// such one. Others are one number in a launch.
     pub fn innermost_choice(&self) -> Option<Atom> {
         self.terms.iter().flat_map(|(atoms, _)| atoms).find_map(|atom| match atom {
             Atom::Dim(_) | Atom::Var(_) => None,
@@ -14,8 +15,34 @@ impl Poly {
                 a.innermost_choice().or_else(|| b.innermost_choice())
             }
             Atom::Min(a, b) | Atom::Max(a, b) => {
-                a.innermost_choice().or_else(|| b.innermost_choice()).or_else(|| Some(atom.clone()))
+                let depends = a.has_vars() || b.has_vars();
+                let inner = || a.innermost_choice().or_else(|| b.innermost_choice());
+                depends.then(|| inner().unwrap_or_else(|| atom.clone()))
             }
+        })
+    }
+
+    /// Returns the range of a sum with minima or maxima, of which it distinguishes the first: `n - max(n - 5, 0)`
+    /// is at most 5, whatever `n` is.
+    pub(super) fn interval_by_cases(&self, facts: &Facts) -> Option<Interval> {
+        if self.terms.len() < 2 {
+            return None;
+        }
+        let (at, (a, b, times, is_minimum)) = self.first_choice()?;
+        let mut rest = self.clone();
+        rest.terms.remove(at);
+        let with = |it: &Poly| (rest.clone() + it.clone() * times).interval_of_terms(facts);
+        let (a, b) = (with(a), with(b));
+        Some(if is_minimum == (times > 0) { a.lesser(b) } else { a.greater(b) })
+    }
+
+    /// Returns the first term that is a multiple of a minimum or maximum: its position, the operands, the
+    /// multiple, and true of a minimum.
+    fn first_choice(&self) -> Option<(usize, (&Poly, &Poly, i64, bool))> {
+        self.terms.iter().enumerate().find_map(|(at, (atoms, times))| match atoms.as_slice() {
+            [Atom::Min(a, b)] => Some((at, (&**a, &**b, *times, true))),
+            [Atom::Max(a, b)] => Some((at, (&**a, &**b, *times, false))),
+            _ => None,
         })
     }
 
@@ -25,17 +52,9 @@ impl Poly {
     }
 
     fn cases(&self, facts: &Facts, left: usize) -> bool {
-        let choice = |(atoms, times): &(Vec<Atom>, i64)| match atoms.as_slice() {
-            [Atom::Min(a, b)] => Some((a.clone(), b.clone(), *times, *times < 0)),
-            [Atom::Max(a, b)] => Some((a.clone(), b.clone(), *times, *times > 0)),
-            _ => None,
-        };
-        let Some((at, found)) = (0..).zip(&self.terms).find_map(|(n, it)| Some((n, choice(it)?)))
-        else {
-            return false;
-        };
+        let Some((at, (a, b, times, is_minimum))) = self.first_choice() else { return false };
         let Some(left) = left.checked_sub(1) else { return false };
-        let (a, b, times, is_either) = found;
+        let is_either = is_minimum == (times < 0);
         let mut rest = self.clone();
         rest.terms.remove(at);
         let with = |operand: &Poly| {
@@ -43,6 +62,6 @@ impl Poly {
             it.is_proven_nonnegative(facts) || it.cases(facts, left)
         };
         // A subtracted minimum takes no more away than either operand does; of an added one, both operands count.
-        if is_either { with(&a) || with(&b) } else { with(&a) && with(&b) }
+        if is_either { with(a) || with(b) } else { with(a) && with(b) }
     }
 }

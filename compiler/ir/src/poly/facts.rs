@@ -170,6 +170,17 @@ impl Facts {
 impl Poly {
     /// Every value this may take under the facts; unknown atoms make it unbounded.
     pub fn interval(&self, facts: &Facts) -> Interval {
+        let range = self.interval_of_terms(facts);
+        match self.interval_by_cases(facts) {
+            Some(by_cases) => {
+                Interval { lo: range.lo.max(by_cases.lo), hi: range.hi.min(by_cases.hi) }
+            }
+            None => range,
+        }
+    }
+
+    /// The sum of the ranges of the terms.
+    pub(super) fn interval_of_terms(&self, facts: &Facts) -> Interval {
         let mut sum = Interval::point(0);
         for (atoms, coefficient) in &self.terms {
             let mut product = Interval::point(*coefficient);

@@ -26,6 +26,7 @@ mod artifact;
 pub mod atomic;
 mod error;
 mod files;
+mod former;
 mod holder;
 mod index;
 mod lock;
@@ -113,7 +114,13 @@ impl Database {
         let Query { workload, name, dag } = query;
         let mut lookup = Lookup { cache: self.cache.clone(), ..Lookup::default() };
         for (store, index) in self.stores.iter().zip(indices) {
-            for path in index.of_workload(&store.dir, workload, name, &mut lookup.warnings) {
+            let paths = index.of_workload(&store.dir, workload, name, &mut lookup.warnings);
+            if paths.is_empty() && !self.is_own(store) {
+                let found = former::records(&store.dir.join(name.folder()), query).into_iter();
+                let stored = |(record, path)| StoredRecord { record, path, store: store.kind };
+                lookup.records.extend(found.map(stored));
+            }
+            for path in paths {
                 match read(&path).and_then(|it| check_identity(it, workload, dag, &path)) {
                     Ok(record) => {
                         lookup.records.push(StoredRecord { record, path, store: store.kind });
@@ -124,6 +131,11 @@ impl Database {
         }
         lookup.read_images();
         lookup
+    }
+
+    /// Returns whether no other release writes records to a store.
+    fn is_own(&self, store: &Store) -> bool {
+        self.cache.as_ref().is_some_and(|it| it.records() == store.dir)
     }
 
     /// Reads every record of every store, one after the other.
@@ -242,7 +254,9 @@ impl Database {
         Err(DatabaseError::Contended { path })
     }
 
-    /// Changes a record in its file; `update` returns whether anything changed.
+    /// Changes a record in its file; `update` returns whether anything changed. A record whose program has
+    /// another identity after that has a file of that name; the former one stays for the releases that wrote it
+    /// in the user's cache, and goes in the database of a crate.
     ///
     /// # Errors
     ///
@@ -259,9 +273,21 @@ impl Database {
         if changed {
             let (mut files, _) = Files::beside(path, &before);
             files.restamp(&before, &record);
-            write(path, &record, &files)?;
+            let folder = path.parent().unwrap_or(Path::new("."));
+            let to = folder.join(file_of(folder, &record).file_name().unwrap_or_default());
+            let to = if record.workload == before.workload { path.to_owned() } else { to };
+            write(&to, &record, &files)?;
+            if to != path && !self.is_of_cache(path) {
+                fs::remove_file(path).map_err(|it| DatabaseError::io("remove", path, it))?;
+            }
         }
         Ok(changed)
+    }
+
+    /// Returns whether a file is in the user's cache, of this release or an earlier one.
+    fn is_of_cache(&self, path: &Path) -> bool {
+        let is_in = |it: &Store| it.kind == StoreKind::Cache && path.starts_with(&it.dir);
+        self.stores.iter().any(is_in)
     }
 
     /// Locks the folder that a record is in: the cache, or that of a crate.

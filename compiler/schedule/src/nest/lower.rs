@@ -372,7 +372,7 @@ impl<'a> Lowering<'a> {
         let single = extent.as_constant() == Some(1);
         if single && if_single == Single::Omitted {
             instance.loops[axis.0 as usize] = Poly::default();
-            return Opened(None);
+            return Opened { header: None, masked: Vec::new() };
         }
         let var = VarId(self.n_vars);
         self.n_vars += 1;
@@ -383,20 +383,24 @@ impl<'a> Lowering<'a> {
             self.threads.push((var, extent.clone()));
         }
         // Proofs use the full extent.
-        let extent = match declared
-            .tightened
-            .then(|| self.tightened_extent(instance, axis, var))
-            .flatten()
-        {
-            Some(end) if !single => extent.lesser(&end, &self.facts),
-            _ => extent,
-        };
+        let mut masked = Vec::new();
+        let mut end = extent.clone();
+        if declared.tightened && !single {
+            if let Some(it) = self.tightened_extent(instance, axis, var) {
+                end = extent.lesser(&it, &self.facts);
+            }
+            // Threads meet at barriers in each iteration.
+            if !self.schedule.has_threads() {
+                masked = self.first_unmasked(instance, axis, var);
+            }
+        }
+        let extent = end;
         let short = extent.as_constant().is_some_and(|it| it <= MAX_UNROLLED);
         let kind = match declared.kind {
             LoopKind::Unrolled | LoopKind::Tensorized if !short => LoopKind::Serial,
             kind => kind,
         };
-        Opened(Some((var, declared.name.clone(), extent, kind)))
+        Opened { header: Some((var, declared.name.clone(), extent, kind)), masked }
     }
 
     /// The buffer of each tensor, then the added ones.
@@ -459,16 +463,23 @@ enum Single {
     Omitted,
 }
 
-/// A loop whose body is being lowered; `None` is the single iteration of an omitted loop.
-struct Opened(Option<(VarId, String, Poly, LoopKind)>);
+/// A loop whose body is being lowered.
+struct Opened {
+    /// `None` of the single iteration of an omitted loop.
+    header: Option<(VarId, String, Poly, LoopKind)>,
+    /// They leave out iterations that contribute nothing.
+    masked: Vec<Guard>,
+}
 
 impl Opened {
     /// Closes the loop around its body.
     fn close(self, body: Vec<Stmt>) -> Vec<Stmt> {
-        match self.0 {
-            None => body,
-            Some((var, name, extent, kind)) => vec![Stmt::For { var, name, extent, kind, body }],
-        }
+        let Some((var, name, extent, kind)) = self.header else { return body };
+        let body = match self.masked {
+            none if none.is_empty() => body,
+            guards => vec![Stmt::If { guards, body }],
+        };
+        vec![Stmt::For { var, name, extent, kind, body }]
     }
 }
 

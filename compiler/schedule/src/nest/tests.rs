@@ -436,6 +436,34 @@ fn a_tightened_loop_ends_with_the_last_row_of_a_tile() {
 }
 
 #[test]
+fn a_tightened_loop_begins_with_the_first_row_of_a_tile() {
+    let window = CAUSAL.replace("j <= i + T - S", "j <= i + T - S && j + 20 > i + T - S");
+    insta::assert_snapshot!(nest_of(&window, "split s0 a0 [8]\nsplit s0 a1 [4]\nreorder s0 [a2, a4, a3, a5]\ntighten_bounds s0 a4"), @r"
+    for i_0 in 0..(((S + 7)/(8)))
+      for i_1 in 0..8
+        if 8*i_0 + i_1 < S
+          out[8*i_0 + i_1] = 0
+      for j_0 in 0..((min(((T + 3)/(4)), (((max(-S + T + 8*i_0 + 11, 0)))/(4)))))
+        if T + 8*i_0 < S + 4*j_0 + 23
+          for i_1 in 0..8
+            for j_1 in 0..4
+              if 8*i_0 + i_1 < S && 4*j_0 + j_1 < T
+                out[8*i_0 + i_1] += select((4*j_0 + j_1) <= (-S + T + 8*i_0 + i_1) && (4*j_0 + j_1 + 20) > (-S + T + 8*i_0 + i_1), x[8*i_0 + i_1, 4*j_0 + j_1], 0)
+    ");
+    let below = CAUSAL.replace("j <= i + T - S", "j > i");
+    insta::assert_snapshot!(nest_of(&below, "tighten_bounds s0 a1"), @r"
+    for i in 0..S
+      out[i] = 0
+      for j in 0..T
+        if i < j
+          out[i] += select(j > i, x[i, j], 0)
+    ");
+    // Threads of a block meet in each iteration.
+    let threads = nest_of(&below, "split s0 a0 [8]\nannotate s0 a3 thread\ntighten_bounds s0 a1");
+    assert!(!threads.contains("if i"), "{threads}");
+}
+
+#[test]
 fn a_tightened_loop_ends_with_the_last_of_its_online_reductions() {
     let program = "
         #[autotune(dims(S = 64))]

@@ -1,10 +1,12 @@
 //! The normal form of what programs write in several ways, so that templates and analyses see one of them. A
-//! schedule starts with its program in this form; results are the same, bit by bit.
+//! schedule starts with its program in this form; results are the same, bit by bit, but for the order of a sum that
+//! has fewer terms, and what a mask hides ([`crate::mask`]).
 //!
 //! ```text
 //! if k > i || k + 4 <= i { 0 } else { t }    =>   if k <= i && k + 4 > i { t } else { 0 }   choice
 //! sum(k < 9, x[i + k / 3, j + k % 3])        =>   sum((r, s) < (3, 3), x[i + r, j + s])     flattened
 //! sum((l, m) < (4, 8), x[i, 8 * l + m])      =>   sum(k < 32, x[i, k])                      merged
+//! sum(k < 32, if k >= 8 { x[i, k] } else 0)  =>   sum(k < 24, x[i, k + 8])                  masked
 //! ```
 //!
 //! Axes of a tensor that a program defines are rewritten in the same way: its elements lie in memory as they
@@ -14,6 +16,7 @@
 
 mod choice; // constants of choices
 mod flattened; // axes that are several
+mod masked; // axes that are shorter
 mod merged; // axes that are one
 
 use std::ops::Range;
@@ -33,8 +36,10 @@ pub fn normalized(dag: &Dag) -> Dag {
     for compute in &mut dag.computes {
         compute.body = choice::chosen_first(&compute.body);
     }
-    // Each step leaves fewer divisions or fewer axes.
-    while let Some(step) = flattened::without(&dag).or_else(|| merged::without(&dag)) {
+    // Each step leaves fewer divisions, fewer axes or fewer iterations.
+    while let Some(step) =
+        flattened::without(&dag).or_else(|| merged::without(&dag)).or_else(|| masked::without(&dag))
+    {
         dag = step;
     }
     dag

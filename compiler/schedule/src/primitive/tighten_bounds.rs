@@ -1,11 +1,12 @@
-//! Loop-bound tightening: reduce loops end at their last unmasked iteration.
+//! Loop-bound tightening: reduce loops run from their first unmasked iteration to the last.
 
 use crate::error::{ErrorKind, ScheduleError, refuse_if};
 use crate::{AxisId, AxisRole, Instruction, Schedule, StageId};
 
 impl Schedule {
-    /// Ends a reduce loop after the last iteration in which its stage, or one that is reduced online
-    /// along it, contributes to an element of the tile that the surrounding loops make.
+    /// Leaves out the iterations of a reduce loop in which neither its stage, nor one that is reduced online
+    /// along it, contributes to an element of the tile that the surrounding loops make: those behind the last
+    /// that does, and, on CPUs, those before the first.
     ///
     /// The bound follows from masks when the schedule is lowered: the extent becomes a polynomial in
     /// the surrounding loops. It does not depend on threads, so that all of a block run the same
@@ -22,6 +23,10 @@ impl Schedule {
     /// for j_0 in 0..n                          =>   for j_0 in 0..min(n, (i_last + 8) / 8)
     ///   for j_1 in 0..8: j = 8 * j_0 + j_1            for j_1 in 0..8: j = 8 * j_0 + j_1
     ///     l[i] += if j <= i { x[i, j] } else { 0 }      l[i] += if j <= i { x[i, j] } else { 0 }
+    ///
+    /// for j_0 in 0..n                          =>   for j_0 in 0..n: if i_first - 8 * j_0 - 7 < 4
+    ///   for j_1 in 0..8: j = 8 * j_0 + j_1            for j_1 in 0..8: j = 8 * j_0 + j_1
+    ///     l[i] += if i - j < 4 { .. } else { 0 }        l[i] += if i - j < 4 { .. } else { 0 }
     /// ```
     ///
     /// # Errors
@@ -29,7 +34,7 @@ impl Schedule {
     /// - [`ErrorKind::NotLive`] if the axis is no loop, [`ErrorKind::WrongRole`] if it is
     ///   spatial, [`ErrorKind::AlreadyScheduled`] if it is tightened already.
     /// - [`ErrorKind::NotSerial`] if iterations run as threads, lanes or parts of an MMA.
-    /// - [`ErrorKind::NotMasked`] if no mask ends it, or none ends a stage that is reduced online
+    /// - [`ErrorKind::NotMasked`] if no mask bounds it, or none bounds a stage that is reduced online
     ///   along it.
     ///
     /// # Source

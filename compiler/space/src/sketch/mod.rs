@@ -86,10 +86,10 @@ pub fn sketches(dag: &Dag, target: &Target) -> Vec<Sketch> {
     for scanned in scan::variants(&start) {
         sketches.extend(scanned.sketches_of(&scanned.fusion_groups()));
     }
-    sketches.extend(start.sketches_of(&start.fusion_groups()));
+    let groups = start.fusion_groups();
+    sketches.extend(start.sketches_of(&groups));
     if sketches.is_empty() {
-        // All templates were refused: the loops run as the program wrote them.
-        sketches.push(start.finish());
+        sketches.push(start.sketch_of_what_applies(&groups));
     }
     sketches
 }
@@ -97,10 +97,7 @@ pub fn sketches(dag: &Dag, target: &Target) -> Vec<Sketch> {
 impl Builder {
     /// Returns the sketches in which each of these groups runs on its own.
     fn sketches_of(&self, groups: &[FusionGroup]) -> Vec<Sketch> {
-        let cycles = match self.target {
-            Target::Cpu(_) => self.cycles(&self.schedule.order).max(self.memory_cycles()),
-            Target::Gpu(_) => 0.0,
-        };
+        let cycles = self.cycles_of_all();
         let templates: Vec<Vec<Bound<'_>>> = groups.iter().map(|it| self.templates(it)).collect();
         let mut sketches: Vec<Sketch> = Vec::new();
         for choice in combinations(&templates.iter().map(Vec::len).collect::<Vec<_>>()) {
@@ -112,6 +109,33 @@ impl Builder {
             }
         }
         sketches
+    }
+
+    /// Returns the sketch in which each group runs by its first template that is not refused. Where all are, its
+    /// loops run as the program wrote them.
+    fn sketch_of_what_applies(&self, groups: &[FusionGroup]) -> Sketch {
+        let mut b = self.clone();
+        for group in groups {
+            let apply = |schedule: &Bound<'_>| {
+                let mut with = b.clone();
+                schedule(&mut with).is_ok().then_some(with)
+            };
+            let applied = self.templates(group).iter().find_map(apply);
+            b = applied.unwrap_or(b);
+        }
+        let mut threaded = b.clone();
+        if !b.is_gpu() && threaded.decide_threads(self.cycles_of_all()).is_ok() {
+            b = threaded;
+        }
+        b.finish()
+    }
+
+    /// Returns the estimated cycles of the whole program on a CPU, by which it gets its threads.
+    fn cycles_of_all(&self) -> f64 {
+        match self.target {
+            Target::Cpu(_) => self.cycles(&self.schedule.order).max(self.memory_cycles()),
+            Target::Gpu(_) => 0.0,
+        }
     }
 
     /// Returns the templates of a group, the most promising first.

@@ -19,8 +19,14 @@ impl Writer<'_> {
         if !axes.is_empty() && self.chance(0.5) {
             let a = axes[self.random.below(axes.len())].clone();
             let b = axes[self.random.below(axes.len())].clone();
-            return match self.random.below(4) {
+            return match self.random.below(5) {
                 0 => format!("{a} {operator} {}", self.random.below(20)),
+                // A window at the end of an axis, as of the last tokens.
+                3 => {
+                    let axis = scope.axes[self.random.below(scope.axes.len())].clone();
+                    let (room, end) = (self.random.below(20), self.dims.value(&axis.extent));
+                    format!("{} + {room} {operator} {end}", axis.name)
+                }
                 1 => format!(
                     "{a} % {} {operator} {}",
                     2 + self.random.below(3),

@@ -126,7 +126,13 @@ pub(super) fn program(tape: &[u32], simd: Simd, max_regs: u32) -> Program {
     let table = generator.table();
     let n_phases = 1 + generator.tape.below(2);
     let phases = (0..n_phases).map(|_| generator.phase()).collect();
-    let scalars = vec![generator.float_bits(), generator.tape.below(100).into()];
+    // Lanes of 32 bits take either word.
+    let high = match generator.simd.width {
+        Width::Bits32 => generator.tape.below(100),
+        Width::Bits64 => 0,
+    };
+    let int = u64::from(high) << 32 | u64::from(generator.tape.below(100));
+    let scalars = vec![generator.float_bits(), int];
     let kernel = VectorCode {
         name: "random".into(),
         isa: simd.isa,

@@ -2,7 +2,7 @@
 
 use super::{Generator, Kind, N_PARAMS};
 use tvmtune_cpu::vector::{
-    Address, Base, Count, EntryId, LaneStride, Reg, Value, VectorBinary, VectorCompare,
+    Address, Base, Count, EntryId, LaneStride, Reg, ScalarBits, Value, VectorBinary, VectorCompare,
     VectorUnary, Width,
 };
 
@@ -46,8 +46,14 @@ impl Generator<'_> {
                 Kind::Int => Value::Splat(self.int_bits()),
                 Kind::Truth => Value::Splat(self.tape.pick(&[0, self.ones()])),
             },
-            1 if kind == Kind::Float => Value::Scalar(EntryId(8 + 5 * N_PARAMS)),
-            1 if kind == Kind::Int => Value::Scalar(EntryId(9 + 5 * N_PARAMS)),
+            1 if kind == Kind::Float => Value::Scalar(EntryId(8 + 5 * N_PARAMS), ScalarBits::Low),
+            1 if kind == Kind::Int => {
+                let bits = match self.simd.width {
+                    Width::Bits32 => self.tape.pick(&[ScalarBits::Low, ScalarBits::HighWord]),
+                    Width::Bits64 => ScalarBits::Low,
+                };
+                Value::Scalar(EntryId(9 + 5 * N_PARAMS), bits)
+            }
             1 if kind == Kind::Truth => {
                 Value::Lanes(self.tape.below(1 << self.simd.lanes()) as u16)
             }

@@ -131,3 +131,33 @@ fn terms_of_a_vector_stand_side_by_side_where_each_sum_keeps_its_order() {
     let chained = [(0, 5, 0), (1, 1, 1), (2, 9, 0), (0, 1, 0), (1, 9, 1)];
     assert_eq!(reordered_from(&chained), chained.map(|(reg, row, _)| (reg, row)));
 }
+
+#[test]
+fn accumulators_of_unrolled_windows_stay_in_registers() {
+    let dag = program(
+        "#[autotune]
+         fn f(x: Tensor<f32, 12, 10>, w: Weight<f32, 3, 3>) -> Tensor<f32, 10, 8> {
+             compute(|i, j| sum((0..3, 0..3), |r, s| x[[i + r, j + s]] * w[[r, s]]))
+         }",
+    );
+    for rows in 1..=8 {
+        let trace = [
+            "cache_write s0",
+            &format!("split s0 a0 [{rows}]"),
+            "compute_at s1 s0 a2",
+            "annotate s0 a3 unrolled",
+            "annotate s0 a1 vectorized",
+            "reorder s1 [a2, a3, a0, a1]",
+            "annotate s1 a2 unrolled",
+            "annotate s1 a3 unrolled",
+            "annotate s1 a0 unrolled",
+            "annotate s1 a1 vectorized",
+        ]
+        .map(|it| it.parse().unwrap());
+        let schedule = Schedule::replay(&dag, &trace).unwrap();
+        for isa in [Isa::Avx2, Isa::Avx512] {
+            let text = kernel(&schedule, isa).to_string();
+            assert!(!text.contains("scratch"), "{rows} rows, {isa:?}: {text}");
+        }
+    }
+}

@@ -107,6 +107,56 @@ fn words_that_are_the_same_in_all_lanes_are_multiplied_by_small_constants() {
 }
 
 #[test]
+fn words_that_are_the_same_in_all_lanes_are_divided_by_small_constants() {
+    for by in [1, 2, 3, 7, 512, 1000, 32_767, 32_768] {
+        for n in 0..20 {
+            check(&format!("a[[{n}]] % {by} + (b[[{n}]] / {by} + i as i64)"));
+            check(&format!("a[[{n}]] / {by} - (b[[{n}]] % {by}) + a[[i]]"));
+        }
+    }
+}
+
+#[test]
+fn words_of_each_lane_are_divided_where_lanes_of_64_bits_will_not_do() {
+    for by in [2, 3, 1000, 4096, 32_767] {
+        // No lane of 64 bits has powers of `f32`; these are exact.
+        let text = format!(
+            "#[autotune(dims(N = {N}))]
+             fn f(a: Tensor<i64, N>) -> Tensor<f32, N> {{
+                 compute(|i| exp2((i % 5) as f32) * (a[[i]] % {by}) as f32)
+             }}"
+        );
+        check_program(&text, &[numbers(0x9e37_79b9_7f4a_7c15)]);
+    }
+}
+
+#[test]
+fn scalars_of_64_bits_choose_elements() {
+    let definitions = [
+        "x.get([(s + i as i64) % N as i64]).unwrap_or(-1.0)",
+        "x.get([s + i as i64]).unwrap_or(-1.0)",
+        "if i as i64 > s { x[[i]] } else { 0.0 }",
+        "x.get([(s / 16) % 4 + i as i64]).unwrap_or(-1.0)",
+    ];
+    let x = Array::whole_numbers(DType::F32, &[N], 3);
+    for definition in definitions {
+        let dag = program(&format!(
+            "#[autotune(dims(N = {N}))]
+             fn f(x: Tensor<f32, N>, s: i64) -> Tensor<f32, N> {{ compute(|i| {definition}) }}"
+        ));
+        for isa in [Isa::Avx2, Isa::Avx512] {
+            let kernel = kernel(&vectorized(&dag, isa), isa);
+            for s in [0, 1, -1, 65, 70, 1 << 32, -(1 << 40), i64::MAX, i64::MIN] {
+                let (scalars, arrays) = ([Number::Int(s)], std::slice::from_ref(&x));
+                let want = interp::run(&dag, &[], arrays, &scalars);
+                let got = crate::interp::run(&kernel, &[], arrays, &scalars, &want).unwrap();
+                assert_eq!(got[0].to_f32_vec(), want[0].to_f32_vec(), "{definition}, s = {s}");
+            }
+        }
+    }
+}
+
+#[test]
 fn words_are_converted_from_floats() {
     const EDGES: [f32; 14] = [
         0.0,

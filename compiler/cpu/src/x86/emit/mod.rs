@@ -184,7 +184,7 @@ impl Emitter<'_> {
                 self.asm.prefetch(mem, *hint);
             }
             Inst::LoadEntry { dst, entry } => self.load_entry(*dst, *entry),
-            Inst::SplatEntry { dst, entry } => self.splat_entry(*dst, *entry),
+            Inst::SplatEntry { dst, entry, bits } => self.splat_entry(*dst, *entry, *bits),
             Inst::LoadArgument { dst, argument } => {
                 let at = match argument {
                     Argument::Scratch => SCRATCH_AT,

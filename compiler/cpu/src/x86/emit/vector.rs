@@ -6,6 +6,7 @@ use super::super::opcode::{self, Form, Opcode};
 use super::super::regalloc::Location;
 use super::super::registers::{ALLOCATABLE_GPRS, ALLOCATABLE_MASKS};
 use super::Emitter;
+use crate::vector::ScalarBits;
 use tvmtune_ir::target::Isa;
 
 /// Reserved mask registers, for spilled masks.
@@ -153,10 +154,14 @@ impl Emitter<'_> {
         }
     }
 
-    pub(super) fn splat_entry(&mut self, dst: VirtReg, entry: u32) {
+    pub(super) fn splat_entry(&mut self, dst: VirtReg, entry: u32, bits: ScalarBits) {
         self.load_table();
         let dst = self.target_register(dst);
-        let from = Rm::Mem(Mem::at(RAX, 8 * entry as i32));
+        let word = match bits {
+            ScalarBits::Low => 0,
+            ScalarBits::HighWord => 4,
+        };
+        let from = Rm::Mem(Mem::at(RAX, 8 * entry as i32 + word));
         self.plain(self.ops.broadcast, self.width(), dst, 0, from);
     }
 

@@ -43,7 +43,8 @@ use super::inst::{
 use super::lane_ops::LaneOps;
 use super::opcode::Opcode;
 use crate::vector::{
-    Count, DivOp, EntryId, Linear, Mask, Phase, Reg, Simd, Stmt, Value, VectorCode, int_bits,
+    Count, DivOp, EntryId, Linear, Mask, Phase, Reg, ScalarBits, Simd, Stmt, Value, VectorCode,
+    int_bits,
 };
 use tvmtune_ir::poly::VarId;
 use tvmtune_ir::target::Isa;
@@ -57,7 +58,7 @@ enum PhaseConstant {
     /// An integer: the number of the first task.
     FirstTask,
     /// A vector: a run-time scalar in every lane.
-    Scalar(EntryId),
+    Scalar(EntryId, ScalarBits),
     /// A mask, or a vector of truth values: as many of the first lanes as a parameter says.
     First(EntryId),
     /// A mask, or a vector of truth values: a bit for each lane.

@@ -165,7 +165,7 @@ impl Selector<'_> {
             PhaseConstant::First(_) | PhaseConstant::Lanes(_) if self.is_avx512() => RegClass::Mask,
             PhaseConstant::First(_)
             | PhaseConstant::Lanes(_)
-            | PhaseConstant::Scalar(_)
+            | PhaseConstant::Scalar(..)
             | PhaseConstant::Strided(_) => RegClass::Vector,
         };
         // Its operands must precede it, so it is built in a separate list.
@@ -184,7 +184,9 @@ impl Selector<'_> {
             PhaseConstant::FirstTask => {
                 self.push(Inst::LoadArgument { dst, argument: Argument::First });
             }
-            PhaseConstant::Scalar(entry) => self.push(Inst::SplatEntry { dst, entry: entry.0 }),
+            PhaseConstant::Scalar(entry, bits) => {
+                self.push(Inst::SplatEntry { dst, entry: entry.0, bits });
+            }
             PhaseConstant::First(entry) => self.first_lanes(entry, dst),
             PhaseConstant::Lanes(bits) => self.known_lanes(bits, dst),
             PhaseConstant::Strided(count) => self.multiples(count, dst),

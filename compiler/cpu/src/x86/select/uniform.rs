@@ -25,7 +25,7 @@ impl Selector<'_> {
     /// Returns whether a value is the same in all lanes.
     fn is_uniform(&self, value: &Value) -> bool {
         match value {
-            Value::Splat(_) | Value::Scalar(_) | Value::Reduce(..) => true,
+            Value::Splat(_) | Value::Scalar(..) | Value::Reduce(..) => true,
             Value::Lanes(_) | Value::Gather { .. } | Value::LoadAt { .. } => false,
             Value::Reg(reg) => self.uniform[reg.0 as usize],
             Value::Index { step, .. } => *step == 0,

@@ -22,7 +22,7 @@ fn register_need(value: &Value, depth: u32) -> u32 {
         if a == b { a + 1 } else { a.max(b) }
     };
     match value {
-        Value::Reg(_) | Value::Splat(_) | Value::Scalar(_) | Value::Lanes(_) => 0,
+        Value::Reg(_) | Value::Splat(_) | Value::Scalar(..) | Value::Lanes(_) => 0,
         Value::Load { .. } | Value::Index { .. } => 1,
         Value::Gather { index, .. } => register_need(index, depth).max(3),
         Value::LoadAt { index, .. } => register_need(index, depth).max(1),
@@ -136,7 +136,7 @@ impl Selector<'_> {
             Value::Lanes(bits) if !self.is_avx512() => {
                 self.phase_constant(PhaseConstant::Lanes(*bits))
             }
-            Value::Scalar(entry) => self.phase_constant(PhaseConstant::Scalar(*entry)),
+            Value::Scalar(entry, bits) => self.phase_constant(PhaseConstant::Scalar(*entry, *bits)),
             _ => {
                 let dst = self.new_vector();
                 self.into(value, dst);
@@ -169,7 +169,7 @@ impl Selector<'_> {
                 let place = MemOperand::pool(self.constant_lane(*bits));
                 self.unary(self.ops.broadcast, dst, Operand::Mem(place));
             }
-            Value::Reg(_) | Value::Scalar(_) | Value::Lanes(_) => {
+            Value::Reg(_) | Value::Scalar(..) | Value::Lanes(_) => {
                 let b = Operand::Reg(self.vector(value));
                 self.unary(opcode::MOVAPS, dst, b);
             }

@@ -43,6 +43,8 @@ pub(super) struct Blocks {
     n_vectors: u64,
     /// Iterations of all other axes, each of which has tasks of its own.
     n_others: u64,
+    /// Windows overlap along the vectorized axis.
+    slides: bool,
 }
 
 impl Blocks {
@@ -63,6 +65,11 @@ impl Blocks {
             Sharing::None => Padding::InTasks,
             Sharing::Any | Sharing::NoneAlongOuter => Padding::Ahead,
         };
+        let accesses = b.accesses(anchor);
+        let slides = accesses.iter().any(|it| {
+            let mut steps = it.steps.iter().flatten();
+            steps.any(|it| it[variant.vector] != 0 && it[n_spatial..].iter().any(|step| *step != 0))
+        });
         let (outer, rows, vectors) = (n_outer, n_rows, n_vectors);
         let mut it = Self {
             outer,
@@ -74,10 +81,10 @@ impl Blocks {
             n_outer,
             n_vectors,
             n_others,
+            slides,
         };
         let threads = u64::from(b.cpu().threads);
         // The elements that the rows of a task read should stay in the cache while its columns pass.
-        let accesses = b.accesses(anchor);
         let bytes = |it: &Self, n_lanes: u64| {
             let length = |(axis, extent): (usize, &u64)| match Some(axis) {
                 axis if axis == outer_axis => it.outer.min(*extent),
@@ -135,6 +142,13 @@ impl Blocks {
     /// Makes tasks smaller until so many threads have enough of them.
     fn shared_by(mut self, threads: u64) -> Self {
         let wanted = threads * TASKS_PER_THREAD;
+        // Columns of tasks would overlap, and the last one would have a tail.
+        if self.padding == Padding::InTasks && self.slides {
+            while self.n_tasks() < threads * LONG_TASKS_PER_THREAD && self.halve() {}
+            if self.n_tasks() >= threads * MIN_TASKS_PER_THREAD {
+                return self;
+            }
+        }
         // While a column of tiles is computed, the next one of the task is prefetched.
         while self.n_tasks() < wanted && self.vectors > 2 {
             self.vectors = self.vectors.div_ceil(2);

@@ -5,7 +5,7 @@ use super::programs::{
     softmax, transpose,
 };
 use crate::default;
-use crate::sketch::sketches;
+use crate::sketch::{Builder, FusionGroup, sketches};
 use tvmtune_ir::dag::Dag;
 use tvmtune_ir::dsl;
 use tvmtune_ir::poly::{DimId, Poly};
@@ -34,6 +34,30 @@ fn templates_follow_from_accesses() {
     assert_eq!(names(&transpose(64, 48)), ["y: flat"]);
     assert_eq!(names(&conv(64, 56, 64, 3))[..2], ["y: tile j", "y: tile l"]);
     assert_eq!(names(&conv(512, 7, 512, 3))[0], "y: tile j");
+}
+
+#[test]
+fn a_group_whose_templates_are_refused_leaves_the_others_theirs() {
+    let dag = dsl::program(
+        "#[autotune]
+         fn f(x: Tensor<f32, 64, 512>) -> (Tensor<f32, 64>, Tensor<f32, 512>) {
+             let rows = compute(|i| sum(0..512, |k| x[[i, k]]));
+             (rows, compute(|k| sum(0..64, |i| x[[i, k]])))
+         }",
+    )
+    .unwrap();
+    let start = Builder::new(&dag, &Target::generic(Isa::Avx2));
+    let groups = start.fusion_groups();
+    assert_eq!(groups.len(), 2);
+    // A group that is scheduled already refuses.
+    let twice = [&groups[..1], &groups[..]].concat();
+    assert!(start.sketches_of(&twice).is_empty());
+    let trace = |groups: &[FusionGroup]| {
+        let sketch = start.sketch_of_what_applies(groups);
+        sketch.instructions(&sketch.default)
+    };
+    assert_eq!(trace(&twice), trace(&groups));
+    assert!(trace(&groups[1..]).len() > 1, "the second group alone has a schedule");
 }
 
 #[test]

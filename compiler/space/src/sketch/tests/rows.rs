@@ -16,7 +16,7 @@ fn decode(groups: u64, least: u64, size: u64) -> Dag {
              q: Tensor<f32, {{ G * 4 }}, D>, k: Tensor<f32, G, CAP, D>, v: Tensor<f32, G, CAP, D>,
          ) -> Tensor<f32, {{ G * 4 }}, D> {{
              let s: Tensor<f32, {{ G * 4 }}, T> = compute(|h, t| {{
-                 if t + 8 >= T {{ sum(0..D, |d| q[[h, d]] * k[[h / 4, t, d]]) }} else {{ f32::NEG_INFINITY }}
+                 if t + 8 * h + 8 >= T {{ sum(0..D, |d| q[[h, d]] * k[[h / 4, t, d]]) }} else {{ f32::NEG_INFINITY }}
              }});
              let m = compute(|h| max(0..T, |t| s[[h, t]]));
              let e = compute(|h, t| exp(s[[h, t]] - m[[h]]));
