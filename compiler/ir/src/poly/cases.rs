@@ -5,6 +5,16 @@ use super::{Atom, Facts, Interval, Poly};
 /// Minima and maxima in which a proof distinguishes cases: there are two to the power of it at most.
 const MAX_CASES: usize = 4;
 
+/// A sum with a multiple of a minimum or maximum.
+struct Choice<'a> {
+    /// The other terms.
+    rest: Poly,
+    operands: [&'a Poly; 2],
+    times: i64,
+    /// False of a maximum.
+    is_minimum: bool,
+}
+
 impl Poly {
     /// Returns a minimum or maximum that depends on a variable, wherever it occurs, whose operands contain no
     /// such one. Others are one number in a launch.
@@ -28,22 +38,26 @@ impl Poly {
         if self.terms.len() < 2 {
             return None;
         }
-        let (at, (a, b, times, is_minimum)) = self.first_choice()?;
-        let mut rest = self.clone();
-        rest.terms.remove(at);
+        let Choice { rest, operands, times, is_minimum } = self.first_choice()?;
         let with = |it: &Poly| (rest.clone() + it.clone() * times).interval_of_terms(facts);
-        let (a, b) = (with(a), with(b));
+        let [a, b] = operands.map(with);
         Some(if is_minimum == (times > 0) { a.lesser(b) } else { a.greater(b) })
     }
 
-    /// Returns the first term that is a multiple of a minimum or maximum: its position, the operands, the
-    /// multiple, and true of a minimum.
-    fn first_choice(&self) -> Option<(usize, (&Poly, &Poly, i64, bool))> {
-        self.terms.iter().enumerate().find_map(|(at, (atoms, times))| match atoms.as_slice() {
-            [Atom::Min(a, b)] => Some((at, (&**a, &**b, *times, true))),
-            [Atom::Max(a, b)] => Some((at, (&**a, &**b, *times, false))),
-            _ => None,
-        })
+    /// Returns the first term that is a multiple of a minimum or maximum.
+    fn first_choice(&self) -> Option<Choice<'_>> {
+        let (at, (operands, times, is_minimum)) =
+            self.terms.iter().enumerate().find_map(|(at, (atoms, times))| {
+                let (a, b, is_minimum) = match atoms.as_slice() {
+                    [Atom::Min(a, b)] => (a, b, true),
+                    [Atom::Max(a, b)] => (a, b, false),
+                    _ => return None,
+                };
+                Some((at, ([&**a, &**b], *times, is_minimum)))
+            })?;
+        let mut rest = self.clone();
+        rest.terms.remove(at);
+        Some(Choice { rest, operands, times, is_minimum })
     }
 
     /// Proves `self >= 0` from the operands of minima and maxima: `m <= max(m, n)`.
@@ -52,11 +66,11 @@ impl Poly {
     }
 
     fn cases(&self, facts: &Facts, left: usize) -> bool {
-        let Some((at, (a, b, times, is_minimum))) = self.first_choice() else { return false };
+        let Some(Choice { rest, operands: [a, b], times, is_minimum }) = self.first_choice() else {
+            return false;
+        };
         let Some(left) = left.checked_sub(1) else { return false };
         let is_either = is_minimum == (times < 0);
-        let mut rest = self.clone();
-        rest.terms.remove(at);
         let with = |operand: &Poly| {
             let it = rest.clone() + operand.clone() * times;
             it.is_proven_nonnegative(facts) || it.cases(facts, left)

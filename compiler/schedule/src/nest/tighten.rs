@@ -92,7 +92,7 @@ impl<'a> Lowering<'a> {
     fn mask(&self, mask: &Poly, spans: &[Span], var: VarId) -> Option<Mask> {
         let axis_span = |axis: VarId| spans.get(axis.0 as usize).cloned();
         let max = Span::of(mask, &axis_span, &self.facts)?.last();
-        // All threads instance the same number of iterations.
+        // All threads run the same number of iterations.
         let var_span = |it: VarId| match self.threads.iter().find(|(thread, _)| *thread == it) {
             Some((_, extent)) => Some(Span::whole(extent.clone())),
             None => Some(Span::point(Poly::var(it))),

@@ -66,10 +66,7 @@ impl Blocks {
             Sharing::Any | Sharing::NoneAlongOuter => Padding::Ahead,
         };
         let accesses = b.accesses(anchor);
-        let slides = accesses.iter().any(|it| {
-            let mut steps = it.steps.iter().flatten();
-            steps.any(|it| it[variant.vector] != 0 && it[n_spatial..].iter().any(|step| *step != 0))
-        });
+        let slides = accesses.iter().any(|it| slides_along(it, variant.vector, n_spatial));
         let (outer, rows, vectors) = (n_outer, n_rows, n_vectors);
         let mut it = Self {
             outer,
@@ -216,4 +213,11 @@ impl Blocks {
             * along(self.outer_axis, self.n_outer.div_ceil(self.outer))
             * along(variant.row, self.n_rows.div_ceil(self.rows))
     }
+}
+
+/// Returns whether a window of an access slides along an axis: a reduce axis, from `n_spatial` on, moves in the
+/// same dimension.
+fn slides_along(access: &Access, axis: usize, n_spatial: usize) -> bool {
+    let mut steps = access.steps.iter().flatten();
+    steps.any(|it| it[axis] != 0 && it[n_spatial..].iter().any(|step| *step != 0))
 }
