@@ -189,7 +189,10 @@ impl Task<'_, '_> {
         Ok(match value {
             Value::Splat(bits) => [*bits; 16],
             Value::Scalar(entry, part) => match (self.memory.cell(entry.0), part) {
-                (Some(EntryValue::Bits(bits)), ScalarBits::Low) => [*bits; 16],
+                (Some(EntryValue::Bits(bits)), ScalarBits::Low) => match self.width {
+                    Width::Bits32 => [*bits & u64::from(u32::MAX); 16],
+                    Width::Bits64 => [*bits; 16],
+                },
                 (Some(EntryValue::Bits(bits)), ScalarBits::HighWord) => [*bits >> 32; 16],
                 _ => return Err(FaultKind::WrongEntry { entry: *entry }),
             },

@@ -206,7 +206,7 @@ impl<'a> Writer<'a> {
         }
         self.params();
         for _ in 0..self.random.below(3) {
-            let scalar = (self.name("s"), self.pick(&["f32", "f32", "i32", "f64"]));
+            let scalar = (self.name("s"), self.pick(&["f32", "f32", "i32", "f64", "i64"]));
             self.scalars.push(scalar);
         }
         let n_blocks = 1 + self.random.below(4);

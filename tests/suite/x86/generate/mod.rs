@@ -160,12 +160,12 @@ impl Generator<'_> {
                 table.push(TableEntry::Param(Poly::constant(value)));
             }
         }
-        let (float, int) = match self.simd.width {
-            Width::Bits32 => (DType::F32, DType::I32),
-            Width::Bits64 => (DType::F64, DType::I64),
+        let float = match self.simd.width {
+            Width::Bits32 => DType::F32,
+            Width::Bits64 => DType::F64,
         };
         table.push(TableEntry::Scalar(ScalarId(0), float));
-        table.push(TableEntry::Scalar(ScalarId(1), int));
+        table.push(TableEntry::Scalar(ScalarId(1), DType::I64));
         table
     }
 
