@@ -19,6 +19,7 @@ use tvmtune_plan::device;
 use tvmtune_plan::migrate::{Marked, mark_replayed, migrate};
 use tvmtune_plan::printable::shown;
 use tvmtune_plan::record::{Entry, Source};
+use tvmtune_space::default;
 use tvmtune_tuner::tune::{Reuse, Summary, TaskResult};
 
 use super::tune::is_of_device;
@@ -42,8 +43,9 @@ struct Replayed {
     bucket: Vec<Interval>,
     platform: Platform,
     extents: String,
-    /// The recorded times of it, and of the default schedule.
+    /// The recorded time of it.
     recorded_ns: Option<f64>,
+    /// That of the default schedule, if it is still the one.
     default_ns: Option<f64>,
 }
 
@@ -148,8 +150,14 @@ fn measure(
             };
             let recorded = choice.record.bucket(it.bucket);
             let schedules = recorded.map_or(&[][..], |it| &it.schedules);
-            let is_default =
-                |entry: &&Entry| entry.platform == it.platform && entry.source == Source::Default;
+            // The time of another default schedule, or of other code, says nothing about this machine's load.
+            let default = default_trace(op, it.bucket, it.platform, device);
+            let is_default = |entry: &&Entry| {
+                entry.platform == it.platform
+                    && entry.source == Source::Default
+                    && entry.measured_code.is_none()
+                    && entry.trace == default
+            };
             replayed.push(Replayed {
                 name: op.name().to_owned(),
                 bucket: it.bucket.to_vec(),
@@ -183,6 +191,16 @@ fn measure(
     let mut progress = Progress::new();
     let summary = session::run(&request, database, &mut |event| progress.on_event(&event))?;
     Ok((replayed, summary))
+}
+
+/// Returns the trace of the default schedule of this release.
+fn default_trace(op: &Op, bucket: &[Interval], platform: Platform, device: Target) -> Vec<String> {
+    let target = match (device, platform) {
+        (Target::Cpu(cpu), Platform::Cpu(isa)) => CpuTarget { isa, ..cpu }.into(),
+        _ => device,
+    };
+    let schedule = default::schedule(&op.dag.specialize(bucket), &target);
+    schedule.trace.iter().map(ToString::to_string).collect()
 }
 
 /// Returns the position of a bucket.
