@@ -45,6 +45,7 @@ fn masked(condition: &str, hidden: &str) -> String {
 fn programs() -> Vec<(Dag, Vec<Vec<i64>>)> {
     let lengths = masked("(j as i32) < lengths[[h]]", "-1e30");
     let hidden = masked("(j as i32) < lengths[[h]]", "f32::NEG_INFINITY");
+    let window = masked("j <= i && j + 9 > i", "f32::NEG_INFINITY");
     let causal = masked("j <= i && (j as i32) < lengths[[h]] + 9", "f32::NEG_INFINITY");
     let grouped = attention(
         "H = 4, T = 1..=70, R = 1..=40, D = 8",
@@ -58,6 +59,7 @@ fn programs() -> Vec<(Dag, Vec<Vec<i64>>)> {
         (square("1..=70, D = 12", &lengths), at(&[1, 16, 31, 70])),
         (square("1..=20, D = 5", &hidden), at(&[1, 7, 20])),
         (square("64, D = 8", &causal), vec![vec![]]),
+        (square("1..=45, D = 8", &window), at(&[1, 9, 10, 45])),
         (square("1..=45, D = 16", &causal), at(&[2, 17, 45])),
         (grouped, vec![vec![40, 70], vec![9, 13], vec![1, 33]]),
     ]
