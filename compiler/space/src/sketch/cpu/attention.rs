@@ -31,15 +31,20 @@ use tvmtune_ir::dag::Numerics;
 use tvmtune_schedule::error::ErrorKind;
 use tvmtune_schedule::{AxisId, LoopKind, StageId};
 
-/// Vectors of queries in a block; chosen by measurement: row statistics of so many hide the latency of an
-/// addition.
-const QUERY_VECTORS: u64 = 4;
-/// Keys of a block; chosen by measurement: scores of a block stay in the first-level cache.
+/// Vectors of queries in a block, those of a tile first; chosen by measurement: row statistics of so many hide
+/// the latency of an addition.
+const QUERY_VECTORS: [(u64, u64); 2] = [(2, 4), (3, 3)];
+/// Keys of a block for each step of the second product that is unrolled; chosen by measurement: scores of a
+/// block stay in the first-level cache.
 const KEYS: u64 = 32;
-/// Vectors of queries in a register tile.
-const TILE_VECTORS: u64 = 2;
 /// Keys or features in a register tile, at most.
 const MAX_TILE: u64 = 12;
+/// Vector registers that are too few for tiles of two vectors: those have no more multiply-adds than hide their
+/// latency, where the width of a tile divides what it tiles.
+const FEW_REGISTERS: u32 = 16;
+/// Cycles of a step of a product besides its multiply-adds; chosen by measurement: on a Zen 3, tiles of three
+/// vectors by four keys are up to a tenth faster than tiles of two by four.
+const STEP_CYCLES: f64 = 0.4;
 /// Steps of a product that are unrolled by default, and at most.
 const STEPS: (u64, u64) = (2, 8);
 
@@ -75,9 +80,9 @@ impl Blocks {
     /// Opens the sizes of blocks of that many queries, and of register tiles of that many keys.
     fn decide(b: &mut Builder, name: &str, n_queries: u64, n_keys: u64) -> Self {
         let n_vectors = n_queries.div_ceil(b.lanes());
-        let best = n_vectors.min(QUERY_VECTORS);
+        let (tile_vectors, best) = best_block(b, n_vectors, n_keys);
         let queries = b.decide_lanes(format!("{name} lanes"), n_vectors, best);
-        let best = best_tile(b, best.min(TILE_VECTORS), n_keys);
+        let best = best_tile(b, tile_vectors, n_keys);
         let sizes: Vec<u64> = (1..=n_keys.min(MAX_TILE)).collect();
         let tile = b.decide(format!("{name} keys"), DecisionKind::Inner, &sizes, best);
         Self { queries, tile }
@@ -97,11 +102,35 @@ impl Blocks {
     }
 }
 
+/// Multiply-adds that hide their latency: 4 cycles, with 2 issued in each.
+const IN_FLIGHT: u64 = 8;
+
+/// Returns the numbers of vectors in a register tile and in a block of queries that may be best.
+fn query_vectors(b: &Builder) -> &'static [(u64, u64)] {
+    let has_few = b.cpu().isa.registers() <= FEW_REGISTERS;
+    if has_few { &QUERY_VECTORS } else { &QUERY_VECTORS[..1] }
+}
+
+/// Returns the best numbers of vectors in a register tile and in a block of queries, of which there are that many
+/// vectors: those that take the fewest cycles, partial blocks included.
+fn best_block(b: &Builder, n_vectors: u64, n_keys: u64) -> (u64, u64) {
+    let cycles = |(tile, block): (u64, u64)| {
+        let width = best_tile(b, tile, n_keys);
+        let step = |vectors: u64| match vectors {
+            0 => 0.0,
+            _ => (vectors * width).max(IN_FLIGHT) as f64 / (IN_FLIGHT / 4) as f64 + STEP_CYCLES,
+        };
+        let tiles = |vectors: u64| (vectors / tile) as f64 * step(tile) + step(vectors % tile);
+        ((n_vectors / block) as f64 * tiles(block) + tiles(n_vectors % block)) / width as f64
+    };
+    let fewest = query_vectors(b).iter().copied().min_by(|a, b| cycles(*a).total_cmp(&cycles(*b)));
+    let (tile, block) = fewest.unwrap_or(QUERY_VECTORS[0]);
+    (tile.min(n_vectors), block.min(n_vectors))
+}
+
 /// Returns the best width of a register tile of so many vectors: as wide as registers allow, and a
 /// divisor of what it tiles if a divisor hides the latency of multiply-adds.
 fn best_tile(b: &Builder, vectors: u64, extent: u64) -> u64 {
-    /// Multiply-adds in flight: 4 cycles of latency, 2 in each cycle.
-    const IN_FLIGHT: u64 = 8;
     let registers: u64 = b.cpu().isa.registers().into();
     // Beside the accumulators a vector of each operand, and one element.
     let most = ((registers - vectors - 1) / vectors).min(MAX_TILE).min(extent).max(1);
@@ -280,7 +309,9 @@ fn schedule_score(b: &mut Builder, axes: Score, blocks: &Blocks) -> Result<()> {
 /// Opens the number of queries in the register tile of a product.
 fn tile_vectors(b: &mut Builder, blocks: &Blocks, name: &str) -> DecisionId {
     let n_vectors = b.value(blocks.queries) / b.lanes();
-    b.decide_lanes(format!("{name} lanes"), n_vectors, n_vectors.min(TILE_VECTORS))
+    let of_block = query_vectors(b).iter().find(|it| it.1 == n_vectors);
+    let best = of_block.map_or(n_vectors.min(QUERY_VECTORS[0].0), |it| it.0);
+    b.decide_lanes(format!("{name} lanes"), n_vectors, best)
 }
 
 /// Opens the number of steps of a product that are unrolled.

@@ -74,6 +74,28 @@ fn attention_is_one_kernel() {
 }
 
 #[test]
+fn queries_of_a_block_fill_the_tiles_that_registers_allow() {
+    let cases = [
+        (Isa::Avx2, "256", 24),
+        (Isa::Avx2, "1..=1024", 24),
+        // One vector of three would be the last block.
+        (Isa::Avx2, "32", 32),
+        (Isa::Avx2, "128", 32),
+        (Isa::Avx2, "8", 8),
+        (Isa::Avx512, "256", 64),
+    ];
+    for (isa, queries, expected) in cases {
+        let scores = "|h, i, j| sum(0..D, |d| q[[h, i, d]] * k[[h, j, d]])";
+        let dag = square(&format!("{queries}, D = 64"), scores);
+        let schedule = default::schedule(&dag, &Target::generic(isa));
+        let first =
+            schedule.trace.iter().map(ToString::to_string).find(|it| it.starts_with("split"));
+        let block = first.expect("blocks of queries");
+        assert!(block.ends_with(&format!(" [{expected}]")), "{isa:?} {queries}: {block}");
+    }
+}
+
+#[test]
 fn few_queries_are_no_lanes() {
     let (dag, _) = programs().remove(1);
     let mut short = dag.clone();
