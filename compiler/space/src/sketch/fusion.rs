@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use super::{Builder, FusionGroup, Rows, Tiled};
 use super::{cpu, gpu};
 use tvmtune_ir::dag::access::{leading_axes, work};
-use tvmtune_ir::dag::{BinaryOp, Compute, Expr, Subscript, TensorId, UnaryOp};
+use tvmtune_ir::dag::{BinaryOp, Compute, DType, Expr, Subscript, TensorId, UnaryOp};
 use tvmtune_ir::poly::{Atom, Poly};
 use tvmtune_ir::size::Size;
 use tvmtune_ir::target::Target;
@@ -91,6 +91,11 @@ impl Builder {
         if !self.is_gpu() && readers.len() == 1 && is_padding(&compute.body) {
             return true;
         }
+        // Stored, it would be two words, which no lane of 32 bits has: a kernel has lanes of one width. On GPUs,
+        // that was not measured.
+        if !self.is_gpu() && self.is_widened(&compute.body) {
+            return true;
+        }
         if readers.iter().any(|it| self.is_tiled(*it)) {
             return false;
         }
@@ -102,6 +107,13 @@ impl Builder {
         };
         let evaluations: u64 = readers.iter().map(evaluations).sum();
         evaluations <= 1 || work * (evaluations - 1) <= CHEAP
+    }
+
+    /// Returns whether a value is a 64-bit integer that was read as a narrower one, as an `argmax` is.
+    fn is_widened(&self, value: &Expr) -> bool {
+        let Expr::Cast(DType::I64, read) = value else { return false };
+        let dtype = read.dtype(&self.schedule);
+        matches!(**read, Expr::Read { .. }) && dtype.is_integer() && dtype != DType::I64
     }
 
     /// Returns the program with loop-invariant factors of tiled reductions moved behind the sums: two

@@ -3,6 +3,7 @@
 use super::programs::{Oracle, any_point, random};
 use crate::default;
 use crate::sketch::sketches;
+use tvmtune_cpu::vector::Width;
 use tvmtune_ir::dag::Dag;
 use tvmtune_ir::dsl;
 use tvmtune_ir::target::{CpuTarget, Isa, Target};
@@ -46,6 +47,24 @@ fn elements_that_data_chooses_are_read_along_rows_where_these_are_runs_of_memory
     let dag = dsl::program(pages).unwrap();
     for isa in [Isa::Avx2, Isa::Avx512] {
         assert_eq!(sketches(&dag, &Target::generic(isa)).remove(0).name, "out: rows");
+    }
+}
+
+/// Stored, the index of a maximum would be a 64-bit integer, and the kernel one of wide lanes.
+#[test]
+fn an_index_of_a_maximum_is_widened_where_it_is_read() {
+    let gate = "#[autotune(dims(B = 5, E = 4, N = 11, D = 19))]
+        fn f(l: Tensor<f32, B, E>, x: Tensor<f32, B, D>, w: Tensor<f32, E, N, D>) -> Tensor<f32, B, N> {
+            let best = compute(|b| argmax(0..E, |e| l[[b, e]]));
+            let p = compute(|b| exp(l[[b, 0]] - max(0..E, |e| l[[b, e]])));
+            compute(|b, n| p[[b]] * sum(0..D, |d| x[[b, d]] * w.get([best[[b]], n, d]).unwrap_or(0.0)))
+        }";
+    let oracle = Oracle::new(dsl::program(gate).unwrap(), Vec::new());
+    for isa in [Isa::Avx2, Isa::Avx512] {
+        let schedule = default::schedule(&oracle.dag, &Target::generic(isa));
+        let code = tvmtune_cpu::generate(&schedule, isa).unwrap();
+        assert_eq!(code.kernel.width, Width::Bits32, "{}", code.kernel);
+        assert!(oracle.check(&schedule, isa));
     }
 }
 
