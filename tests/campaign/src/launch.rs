@@ -4,10 +4,13 @@ use std::f64::consts::PI;
 
 use tvmtune_ir::dag::{DType, Dag, Number};
 use tvmtune_ir::interp::{self, Array};
+use tvmtune_tuner::definition::rounding::{self, distance};
 use tvmtune_tuner::random::Random;
 
 use crate::section::Problem;
-use crate::shaken::{self, distance};
+
+/// The relative error of operations of generated programs: 64 units in the last place of an `f32`.
+const OPERATION_ERROR: f64 = 8.0 * rounding::ERROR;
 
 /// The numbers of arguments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,7 +51,9 @@ impl Launch {
             dag.scalars.iter().map(|it| number(it.dtype, numbers, random).cast(it.dtype)).collect();
         let expected = interp::run(dag, dims, &params, &scalars);
         let slack = match numbers {
-            Numbers::Fractions => shaken::slack(dag, dims, &params, &scalars, &expected),
+            Numbers::Fractions => {
+                rounding::slack(dag, dims, (&params, &scalars), &expected, OPERATION_ERROR)
+            }
             Numbers::Whole | Numbers::Extremes => Vec::new(),
         };
         Self { dims: dims.to_vec(), params, scalars, expected, slack }

@@ -18,7 +18,6 @@ pub mod mutate; // edits of text and bytes
 pub mod hostile; // values that nobody means
 pub mod program; // programs, read
 pub mod reduced; // the corpus at small extents
-pub mod shaken; // sensitivity of results to rounding
 pub mod launch; // arguments, and results by definition
 pub mod machine; // machine code on this machine
 pub mod execute; // a schedule on every path

@@ -15,6 +15,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tvmtune_ir::dag::DType;
 
+use crate::definition::rounding::IllConditioned;
 use crate::outcome::{Outcome, Timing};
 
 /// The first bytes of every frame; the digit is the version.
@@ -148,13 +149,15 @@ pub(super) enum Numbers {
     Hostile,
 }
 
-/// A result, and its tolerance: `|a - b| <= abs + rel * |b|`.
+/// A result, and its tolerance: `|a - b| <= abs + rel * |b|`, more for some of its elements.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct OutputSpec {
     pub(super) dtype: DType,
     pub(super) shape: Vec<u64>,
     pub(super) rel: f64,
     pub(super) abs: f64,
+    #[serde(default)]
+    pub(super) ill_conditioned: Vec<IllConditioned>,
     /// The parameter whose memory receives it.
     #[serde(default)]
     pub(super) replaces: Option<usize>,

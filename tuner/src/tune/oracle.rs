@@ -11,6 +11,9 @@
 //! For a program so large that even the plain loops would take long, the default schedule is the
 //! reference kernel. The reference kernel of a GPU task runs on the CPU, if that can run the program.
 //!
+//! Where the default schedule disagrees, rounding may explain it: then elements that it moves beyond the tolerance
+//! have one of their own.
+//!
 //! Judging is kept within a time limit: the oracle estimates what each way would take, from what it
 //! took before in this process, and samples as many elements as there is time for, but never none.
 //! Results are kept by workload and extents: tasks of other platforms and ranges share them.
@@ -26,8 +29,9 @@ use tvmtune_schedule::{Instruction, Schedule};
 use tvmtune_space::default;
 
 use super::code::Builder;
-use super::sample::{self, Inputs, MAX_INTERPRETED, allowed, n_operations};
+use super::sample::{self, Inputs, MAX_INTERPRETED, allowed, is_perturbable, n_operations};
 use super::task::Task;
+use crate::definition::rounding;
 use crate::measure::{CaseSpec, Job, Measure, MeasureError};
 
 /// Operations of a program whose plain loops are the reference kernel, at most: some seconds.
@@ -186,6 +190,34 @@ impl Oracle {
         };
         let cases = cases.iter().zip(&expected).map(with_tolerance).collect();
         Ok(Ok(Reference { cases, expected }))
+    }
+
+    /// Returns the reference with a tolerance of their own for elements whose rounding errors may exceed that of
+    /// their result, in the cases that are evaluated by definition; `None` if there are no such elements.
+    pub(super) fn with_ill_conditioned(
+        &self,
+        task: &Task,
+        reference: &Reference,
+        limit: Duration,
+    ) -> Option<Reference> {
+        let (clock, mut found, mut reference) = (Instant::now(), false, reference.clone());
+        for (case, expected) in reference.cases.iter_mut().zip(&reference.expected) {
+            let left = limit.saturating_sub(clock.elapsed());
+            let is_evaluated = self.is_evaluated(&task.dag, case.dims(), left);
+            let results = case.results(&expected.bytes);
+            let Some(results) = results.filter(|_| is_evaluated && is_perturbable(&task.dag))
+            else {
+                continue;
+            };
+            let (params, scalars) = (case.params(), case.scalars());
+            let inputs = (&params[..], &scalars[..]);
+            let tolerances = &expected.allowed;
+            let elements =
+                rounding::ill_conditioned(&task.dag, case.dims(), inputs, &results, tolerances);
+            found |= elements.iter().any(|it| !it.is_empty());
+            *case = case.clone().with_ill_conditioned(elements);
+        }
+        found.then_some(reference)
     }
 
     /// Compares the results of a candidate on arguments drawn from another seed, at the extents where it

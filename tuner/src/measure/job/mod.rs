@@ -14,6 +14,7 @@ use tvmtune_ir::interp::Array;
 use tvmtune_schedule::Layout;
 
 use super::protocol::{Case, CodeSpec, LayoutSpec, Numbers, OutputSpec, ParamSpec, Problem, Word};
+use crate::definition::rounding::IllConditioned;
 use crate::device::Device;
 
 /// Arguments for one launch of a program.
@@ -65,7 +66,8 @@ impl CaseSpec {
         let output = |id: &TensorId| {
             let (rel, abs) = tolerance(*id);
             let replaces = dag.params().position(|it| dag.home(it) == *id);
-            OutputSpec { dtype: dag.tensor(*id).dtype, shape: shape(*id), rel, abs, replaces }
+            let (dtype, shape) = (dag.tensor(*id).dtype, shape(*id));
+            OutputSpec { dtype, shape, rel, abs, ill_conditioned: Vec::new(), replaces }
         };
         let case = Case {
             params: dag.params().enumerate().map(param).collect(),
@@ -79,6 +81,15 @@ impl CaseSpec {
     pub fn with_cold(mut self, cold: &[bool]) -> Self {
         for (param, cold) in self.case.params.iter_mut().zip(cold) {
             param.cold = *cold;
+        }
+        self
+    }
+
+    /// The same arguments, where some elements of each result have a tolerance of their own.
+    #[must_use]
+    pub fn with_ill_conditioned(mut self, elements: Vec<Vec<IllConditioned>>) -> Self {
+        for (output, elements) in self.case.outputs.iter_mut().zip(elements) {
+            output.ill_conditioned = elements;
         }
         self
     }

@@ -439,8 +439,14 @@ mod tests {
             numbers: Numbers::Uniform,
             cold: false,
         };
-        let result =
-            OutputSpec { dtype: DType::F32, shape: vec![5], rel: 0.0, abs: 0.0, replaces: Some(0) };
+        let result = OutputSpec {
+            dtype: DType::F32,
+            shape: vec![5],
+            rel: 0.0,
+            abs: 0.0,
+            ill_conditioned: Vec::new(),
+            replaces: Some(0),
+        };
         let case = Case { params: vec![spec.clone()], outputs: vec![result] };
         let mut first = Arguments::new(&case, Purpose::Timing, std::iter::empty()).unwrap();
         let others = std::iter::once(&first);
