@@ -156,6 +156,7 @@ pub(super) struct OutputSpec {
     pub(super) shape: Vec<u64>,
     pub(super) rel: f64,
     pub(super) abs: f64,
+    /// Elements with a larger tolerance.
     #[serde(default)]
     pub(super) ill_conditioned: Vec<IllConditioned>,
     /// The parameter whose memory receives it.

@@ -58,7 +58,7 @@ pub fn bench(
         Err(why) => return Ok(Err(why)),
     };
     let (mut outcomes, mut jobs) = measured(&task, &builder, traces, &reference, &mut measurer)?;
-    // Rounding may explain what is taken to be wrong.
+    // Schedules are verified again, with a larger tolerance for ill-conditioned elements.
     if outcomes.iter().any(|it| matches!(it, Outcome::Wrong(_)))
         && let Some(reference) = oracle.with_ill_conditioned(&task, &reference, JUDGING_LIMIT)
     {

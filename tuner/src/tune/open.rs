@@ -187,7 +187,7 @@ impl Session {
         Ok(outcome.timing().cloned().ok_or_else(failed))
     }
 
-    /// Gives elements that rounding moves beyond the tolerance one of their own; returns whether there are any.
+    /// Gives ill-conditioned elements a larger tolerance; returns whether there are any.
     fn allow_for_rounding(&mut self, ctx: &mut Context<'_>) -> Result<bool, MeasureError> {
         let found = ctx.stage(Stage::Judge, |ctx| {
             Ok(ctx.timed(Activity::Judging, |ctx| {

@@ -11,8 +11,8 @@
 //! For a program so large that even the plain loops would take long, the default schedule is the
 //! reference kernel. The reference kernel of a GPU task runs on the CPU, if that can run the program.
 //!
-//! Where the default schedule disagrees, rounding may explain it: then elements that it moves beyond the tolerance
-//! have one of their own.
+//! An element is ill-conditioned if rounding errors move it beyond the tolerance of its result. If the default
+//! schedule disagrees, ill-conditioned elements get a larger tolerance, and it is verified again.
 //!
 //! Judging is kept within a time limit: the oracle estimates what each way would take, from what it
 //! took before in this process, and samples as many elements as there is time for, but never none.
@@ -192,8 +192,8 @@ impl Oracle {
         Ok(Ok(Reference { cases, expected }))
     }
 
-    /// Returns the reference with a tolerance of their own for elements whose rounding errors may exceed that of
-    /// their result, in the cases that are evaluated by definition; `None` if there are no such elements.
+    /// Returns the reference with a larger tolerance for ill-conditioned elements, in the cases that the
+    /// interpreter evaluates in full; `None` if there are no such elements.
     pub(super) fn with_ill_conditioned(
         &self,
         task: &Task,

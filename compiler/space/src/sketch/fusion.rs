@@ -91,8 +91,8 @@ impl Builder {
         if !self.is_gpu() && readers.len() == 1 && is_padding(&compute.body) {
             return true;
         }
-        // Stored, it would be two words, which no lane of 32 bits has: a kernel has lanes of one width. On GPUs,
-        // that was not measured.
+        // All lanes of a kernel have one width: a stored 64-bit integer would double that of its floats. On GPUs,
+        // inlining it was not measured.
         if !self.is_gpu() && self.is_widened(&compute.body) {
             return true;
         }
@@ -109,7 +109,7 @@ impl Builder {
         evaluations <= 1 || work * (evaluations - 1) <= CHEAP
     }
 
-    /// Returns whether a value is a 64-bit integer that was read as a narrower one, as an `argmax` is.
+    /// Returns whether a value is a narrower integer that was read and sign-extended to 64 bits, as an `argmax` is.
     fn is_widened(&self, value: &Expr) -> bool {
         let Expr::Cast(DType::I64, read) = value else { return false };
         let dtype = read.dtype(&self.schedule);

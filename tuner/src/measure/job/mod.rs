@@ -85,7 +85,7 @@ impl CaseSpec {
         self
     }
 
-    /// The same arguments, where some elements of each result have a tolerance of their own.
+    /// The same arguments, where ill-conditioned elements of each result have a larger tolerance.
     #[must_use]
     pub fn with_ill_conditioned(mut self, elements: Vec<Vec<IllConditioned>>) -> Self {
         for (output, elements) in self.case.outputs.iter_mut().zip(elements) {

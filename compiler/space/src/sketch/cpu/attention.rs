@@ -31,7 +31,7 @@ use tvmtune_ir::dag::Numerics;
 use tvmtune_schedule::error::ErrorKind;
 use tvmtune_schedule::{AxisId, LoopKind, StageId};
 
-/// Vectors of queries in a block, those of a tile first; chosen by measurement: row statistics of so many hide
+/// Vectors of queries in a register tile, and in a block; chosen by measurement: row statistics of a block hide
 /// the latency of an addition.
 const QUERY_VECTORS: [(u64, u64); 2] = [(2, 4), (3, 3)];
 /// Keys of a block for each step of the second product that is unrolled; chosen by measurement: scores of a
@@ -39,8 +39,8 @@ const QUERY_VECTORS: [(u64, u64); 2] = [(2, 4), (3, 3)];
 const KEYS: u64 = 32;
 /// Keys or features in a register tile, at most.
 const MAX_TILE: u64 = 12;
-/// Vector registers that are too few for tiles of two vectors: those have no more multiply-adds than hide their
-/// latency, where the width of a tile divides what it tiles.
+/// The number of vector registers up to which tiles of three vectors are tried, too: tiles of two vectors by four
+/// keys have just enough accumulators to hide the latency of a multiply-add.
 const FEW_REGISTERS: u32 = 16;
 /// Cycles of a step of a product besides its multiply-adds; chosen by measurement: on a Zen 3, tiles of three
 /// vectors by four keys are up to a tenth faster than tiles of two by four.

@@ -50,7 +50,7 @@ fn elements_that_data_chooses_are_read_along_rows_where_these_are_runs_of_memory
     }
 }
 
-/// Stored, the index of a maximum would be a 64-bit integer, and the kernel one of wide lanes.
+/// A stored `i64` index would make all lanes of the kernel 64 bits wide.
 #[test]
 fn an_index_of_a_maximum_is_widened_where_it_is_read() {
     let gate = "#[autotune(dims(B = 5, E = 4, N = 11, D = 19))]
