@@ -109,7 +109,7 @@ impl Builder {
         evaluations <= 1 || work * (evaluations - 1) <= CHEAP
     }
 
-    /// Returns whether a value is a narrower integer that was read and sign-extended to 64 bits, as an `argmax` is.
+    /// Returns whether a value is an element of a narrower integer type, converted to `i64`, as an `argmax` is.
     fn is_widened(&self, value: &Expr) -> bool {
         let Expr::Cast(DType::I64, read) = value else { return false };
         let dtype = read.dtype(&self.schedule);
