@@ -24,6 +24,7 @@
 //!
 //! The order of loops is that of FlashAttention-2 (Dao, 2023).
 
+use super::register_tile::{FMA_LATENCY, FMAS_PER_CYCLE};
 use crate::sketch::fusion_group::{Chain, Score};
 use crate::sketch::layout::block_sizes;
 use crate::sketch::{Builder, DecisionId, DecisionKind, Factor, Result, Template, TemplateKind};
@@ -102,9 +103,6 @@ impl Blocks {
     }
 }
 
-/// Multiply-adds that hide their latency: 4 cycles, with 2 issued in each.
-const IN_FLIGHT: u64 = 8;
-
 /// Returns the numbers of vectors in a register tile and in a block of queries that may be best.
 fn query_vectors(b: &Builder) -> &'static [(u64, u64)] {
     let has_few = b.cpu().isa.registers() <= FEW_REGISTERS;
@@ -118,7 +116,7 @@ fn best_block(b: &Builder, n_vectors: u64, n_keys: u64) -> (u64, u64) {
         let width = best_tile(b, tile, n_keys);
         let step = |vectors: u64| match vectors {
             0 => 0.0,
-            _ => (vectors * width).max(IN_FLIGHT) as f64 / (IN_FLIGHT / 4) as f64 + STEP_CYCLES,
+            _ => ((vectors * width) as f64 / FMAS_PER_CYCLE).max(FMA_LATENCY) + STEP_CYCLES,
         };
         let tiles = |vectors: u64| (vectors / tile) as f64 * step(tile) + step(vectors % tile);
         ((n_vectors / block) as f64 * tiles(block) + tiles(n_vectors % block)) / width as f64
@@ -131,10 +129,11 @@ fn best_block(b: &Builder, n_vectors: u64, n_keys: u64) -> (u64, u64) {
 /// Returns the best width of a register tile of so many vectors: as wide as registers allow, and a
 /// divisor of what it tiles if a divisor hides the latency of multiply-adds.
 fn best_tile(b: &Builder, vectors: u64, extent: u64) -> u64 {
+    let hides_latency = |it: u64| it as f64 >= FMA_LATENCY * FMAS_PER_CYCLE;
     let registers: u64 = b.cpu().isa.registers().into();
     // Beside the accumulators a vector of each operand, and one element.
     let most = ((registers - vectors - 1) / vectors).min(MAX_TILE).min(extent).max(1);
-    let divides = |it: &u64| extent.is_multiple_of(*it) && *it * vectors >= IN_FLIGHT;
+    let divides = |it: &u64| extent.is_multiple_of(*it) && hides_latency(*it * vectors);
     (1..=most).rev().find(divides).unwrap_or(most)
 }
 

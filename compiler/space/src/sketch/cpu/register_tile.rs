@@ -60,9 +60,9 @@ pub(super) struct Windows {
 
 /// Vector FMAs that a core issues in a cycle: two ports, as on Intel cores since Haswell and AMD cores
 /// since Zen 2.
-const FMAS_PER_CYCLE: f64 = 2.0;
+pub(super) const FMAS_PER_CYCLE: f64 = 2.0;
 /// Latency of a vector FMA in cycles, as on Intel cores since Skylake and AMD cores since Zen 3.
-const FMA_LATENCY: f64 = 4.0;
+pub(super) const FMA_LATENCY: f64 = 4.0;
 /// Vector loads that a core issues in a cycle: two ports, as on the same cores.
 const LOADS_PER_CYCLE: f64 = 2.0;
 /// The cost of a gather of eight lanes, in loads: one for each lane, and as many operations that extract addresses
