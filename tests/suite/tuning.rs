@@ -300,6 +300,23 @@ fn nothing_is_remembered_of_a_program_whose_default_schedule_is_wrong() {
     assert!(machine.get(&strict).records.is_empty());
 }
 
+/// Angles of thousands have few digits behind the point: a reciprocal of the factor moves their cosines beyond the
+/// tolerance.
+#[test]
+fn rounding_errors_of_ill_conditioned_elements_are_not_taken_for_wrong_code() {
+    let Some(machine) = Machine::new() else { return };
+    let table = workload(
+        "#[autotune(dims(T = 2048, R = 64))]
+        fn table(factor: f32) -> Tensor<f32, T, R> {
+            let inv: Tensor<f32, R> = compute(|r| 1.0 / powf(10000.0, r as f32 / 64.0) / factor);
+            compute(|t, r| cos(t as f32 * inv[[r]]))
+        }",
+    );
+    let (summary, events) = machine.tune(&table, &machine.options(4));
+    assert_eq!(summary.results.len(), 1, "{events:?}");
+    check_record(&machine, &table, machine.target.isa);
+}
+
 #[test]
 fn a_session_goes_on_where_the_last_one_ended() {
     let Some(machine) = Machine::new() else { return };
