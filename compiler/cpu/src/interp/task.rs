@@ -87,6 +87,18 @@ impl<'m, 'a> Task<'m, 'a> {
                 let holds = self.lanes_of(condition)? != 0;
                 self.block(if holds { then } else { &[] })?;
             }
+            Stmt::Choose { var, value, count, body } => {
+                let bits = self.value(value)?[0];
+                let chosen = match self.width {
+                    Width::Bits32 => i64::from(bits as i32),
+                    Width::Bits64 => bits.cast_signed(),
+                };
+                if (0..self.count(*count)?).contains(&chosen) {
+                    self.assign(*var, Some(chosen));
+                    self.block(body)?;
+                    self.assign(*var, None);
+                }
+            }
             Stmt::Let { var, op, value, by } => {
                 let (value, by) = (self.linear(value)?, self.count(*by)?);
                 if value < 0 || by < 1 {

@@ -214,6 +214,7 @@ fn statement_runs(tree: &Tree<'_>, phase: &[Node]) -> Vec<f64> {
     let trips = |it: &Loop| match it.kind {
         LoopMode::Vectorized(n) => (n as f64 / lanes).ceil(),
         LoopMode::Unrolled(n) => n as f64,
+        LoopMode::Chosen => 1.0,
         LoopMode::Serial | LoopMode::Parallel => {
             tree.var(it.var).extent.interval(&tree.facts).hi.max(1) as f64
         }

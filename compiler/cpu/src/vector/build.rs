@@ -45,6 +45,7 @@ pub(super) fn build(nest: &Nest, simd: Simd) -> Result<Tree<'_>, Unsupported> {
         vars: vec![unknown; nest.n_vars as usize],
         guards: Vec::new(),
         buffers: buffers.collect(),
+        choices: BTreeMap::new(),
         transposed: BTreeSet::new(),
         phases: Vec::new(),
     };

@@ -281,7 +281,12 @@ impl Lowering<'_> {
     }
 
     /// Converts as Rust's `as` does.
-    fn cast(&mut self, value: ValueId, from: DType, to: DType) -> Result<ValueId, Unsupported> {
+    pub(super) fn cast(
+        &mut self,
+        value: ValueId,
+        from: DType,
+        to: DType,
+    ) -> Result<ValueId, Unsupported> {
         let graph = self.graph();
         if from == to || (from.is_float() && to == DType::F32) {
             return Ok(value);

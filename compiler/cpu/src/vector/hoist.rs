@@ -98,6 +98,9 @@ fn block(stmts: Vec<Stmt>, simd: Simd, all: &mut Assignments) -> Vec<Stmt> {
             Stmt::IfAny { condition, then } => {
                 out.push(Stmt::IfAny { condition, then: block(then, simd, all) });
             }
+            Stmt::Choose { var, value, count, body } => {
+                out.push(Stmt::Choose { var, value, count, body: block(body, simd, all) });
+            }
             other => out.push(other),
         }
     }
@@ -214,9 +217,9 @@ impl<'a> Motion<'a> {
             Stmt::If { then, otherwise, .. } => {
                 then.iter_mut().chain(otherwise).for_each(|it| self.parts(it, false));
             }
-            Stmt::IfAny { condition, then } => {
-                self.part(condition, may_load);
-                then.iter_mut().for_each(|it| self.parts(it, false));
+            Stmt::IfAny { condition: value, then: body } | Stmt::Choose { value, body, .. } => {
+                self.part(value, may_load);
+                body.iter_mut().for_each(|it| self.parts(it, false));
             }
             Stmt::Set { value, mask, .. } | Stmt::Store { value, mask, .. } => {
                 self.part(value, may_load);
@@ -273,7 +276,7 @@ impl<'a> Motion<'a> {
 fn bind(stmts: &[Stmt], bound: &mut BTreeSet<VarId>, assigned: &mut BTreeSet<Reg>) {
     for stmt in stmts {
         assigned.extend(target(stmt));
-        if let Stmt::Loop { var, .. } | Stmt::Let { var, .. } = stmt {
+        if let Stmt::Loop { var, .. } | Stmt::Choose { var, .. } | Stmt::Let { var, .. } = stmt {
             bound.insert(*var);
         }
         stmt.blocks().for_each(|it| bind(it, bound, assigned));

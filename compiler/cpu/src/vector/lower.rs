@@ -11,8 +11,8 @@ use super::partition::IterRange;
 use super::table::Table;
 use super::tree::{GuardId, Loop, LoopMode, Node, Tree, Write};
 use super::{
-    Count, Linear, Phase, Simd, Stmt, Unsupported, VectorCode, build, gather, hoist, interchange,
-    promote,
+    Count, Linear, Phase, Simd, Stmt, Unsupported, VectorCode, build, chosen, gather, hoist,
+    interchange, promote,
 };
 use tvmtune_ir::dag::TensorId;
 use tvmtune_ir::poly::{Interval, Poly, VarId};
@@ -61,6 +61,7 @@ fn lower_or_serialize(
 }
 
 fn lower_tree(nest: &Nest, simd: Simd, mut tree: Tree<'_>) -> Result<VectorCode, Unsupported> {
+    chosen::find(&mut tree);
     let allocations = allocate_or_serialize(&mut tree);
     promote::promote(&mut tree, &allocations)?;
     interchange::interchange(&mut tree);
@@ -237,6 +238,7 @@ impl<'t> Lowering<'t> {
                 }
             }
             LoopMode::Vectorized(n) => self.vectorized_loop(loop_, n)?,
+            LoopMode::Chosen => self.chosen_iteration(loop_)?,
             LoopMode::Serial | LoopMode::Parallel => self.serial_loop(loop_)?,
         }
         self.bindings[loop_.var.0 as usize] = Binding::Unbound;
@@ -245,7 +247,7 @@ impl<'t> Lowering<'t> {
 
     /// Lowers one iteration, or all iterations of a counted loop, with new registers for the tensors
     /// that are live in it only.
-    fn iteration(
+    pub(super) fn iteration(
         &mut self,
         loop_: &'t Loop,
         binding: Binding,

@@ -15,7 +15,7 @@
 //!
 //! Passes, in order: `build` makes the loop [`tree`] (strip-mining, legality of vectorization, `wrap` and
 //! `lane_phases` where indices are not linear in a lane),
-//! `allocate` puts local tensors into registers or scratch memory, `promote` gives reductions
+//! `chosen` finds loops of which data choose the one iteration that counts, `allocate` puts local tensors into registers or scratch memory, `promote` gives reductions
 //! register accumulators, `interchange` brings strided accesses of consecutive words together, `lower`
 //! emits code (`unswitch` takes choices out of loops, `partition` and `peel` split these, `store` and `expr`
 //! lower statements, `legalize` and [`tvmtune_math`] expand operations without an instruction) as nodes of
@@ -51,6 +51,7 @@ mod print;
 mod promote;
 mod certain;
 mod choices;
+mod chosen;
 mod context;
 mod interchange;
 mod lane_phases;
@@ -338,6 +339,8 @@ pub enum Stmt {
     If { value: Linear, bound: Linear, then: Vec<Stmt>, otherwise: Vec<Stmt> },
     /// Runs the body if the condition, a truth value, holds in any lane; that is rare.
     IfAny { condition: Value, then: Vec<Stmt> },
+    /// `let var = value; if 0 <= var < count { body }`, of the integer in lane 0.
+    Choose { var: VarId, value: Value, count: Count, body: Vec<Stmt> },
     /// `let var = value op by` for what follows in this block; `by >= 1`, `value >= 0`.
     Let { var: VarId, op: DivOp, value: Linear, by: Count },
     /// `reg = value` in the lanes of the mask; the others keep their values.
@@ -471,7 +474,9 @@ impl Stmt {
     /// Returns the blocks of statements inside a statement.
     pub(crate) fn blocks(&self) -> impl Iterator<Item = &[Stmt]> {
         let (first, second): (Option<&[Stmt]>, Option<&[Stmt]>) = match self {
-            Stmt::Loop { body, .. } | Stmt::IfAny { then: body, .. } => (Some(body), None),
+            Stmt::Loop { body, .. }
+            | Stmt::IfAny { then: body, .. }
+            | Stmt::Choose { body, .. } => (Some(body), None),
             Stmt::If { then, otherwise, .. } => (Some(then), Some(otherwise)),
             Stmt::Let { .. } | Stmt::Set { .. } | Stmt::Store { .. } | Stmt::Prefetch { .. } => {
                 (None, None)
@@ -486,7 +491,9 @@ impl Stmt {
             Stmt::Set { value, mask, .. } | Stmt::Store { value, mask, .. } => {
                 (Some(value), Mask::operand(mask))
             }
-            Stmt::IfAny { condition, .. } => (Some(condition), None),
+            Stmt::IfAny { condition: value, .. } | Stmt::Choose { value, .. } => {
+                (Some(value), None)
+            }
             Stmt::Loop { .. } | Stmt::If { .. } | Stmt::Let { .. } | Stmt::Prefetch { .. } => {
                 (None, None)
             }

@@ -78,6 +78,10 @@ fn block(f: &mut fmt::Formatter<'_>, stmts: &[Stmt], depth: usize) -> fmt::Resul
                 writeln!(f, "if any {condition}")?;
                 block(f, then, depth + 1)?;
             }
+            Stmt::Choose { var, value, count, body } => {
+                writeln!(f, "choose v{} = {value} in 0..{count}", var.0)?;
+                block(f, body, depth + 1)?;
+            }
             Stmt::Let { var, op, value, by } => {
                 let op = if *op == DivOp::Div { "/" } else { "%" };
                 writeln!(f, "v{} = ({value}) {op} {by}", var.0)?;

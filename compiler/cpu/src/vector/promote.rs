@@ -197,7 +197,7 @@ impl PromotionPass<'_, '_> {
                 let lanes = self.tree.simd.lanes();
                 (n + lanes - 1) / lanes
             }
-            LoopMode::Serial | LoopMode::Parallel => 1,
+            LoopMode::Serial | LoopMode::Chosen | LoopMode::Parallel => 1,
         }
     }
 
@@ -262,7 +262,7 @@ impl PromotionPass<'_, '_> {
     fn accumulator(&mut self, plan: &AccumulatorPlan) -> Accumulator {
         let extent = |kind: LoopMode| match kind {
             LoopMode::Unrolled(n) | LoopMode::Vectorized(n) => n,
-            LoopMode::Serial | LoopMode::Parallel => 1,
+            LoopMode::Serial | LoopMode::Chosen | LoopMode::Parallel => 1,
         };
         // Lanes are contiguous, so that they are a vector.
         let mut strides = vec![1; plan.dims.len()];

@@ -6,9 +6,10 @@
 //! - Loops that cannot be vectorized are serial; long vectorized loops are strip-mined.
 //! - The offset of an element in its buffer is one affine form.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::affine::{Affine, Coef};
+use super::chosen::Choice;
 use super::{PrefetchHint, Simd, Unsupported, numbering};
 use tvmtune_ir::dag::{BinaryOp, CompareOp, DType, Literal, Reducer, ScalarId, TensorId, UnaryOp};
 use tvmtune_ir::half::{Bf16, F16};
@@ -36,6 +37,8 @@ pub(super) struct Tree<'n> {
     pub(super) guards: Vec<Affine>,
     /// Buffers by tensor: those of the nest, then those that promotion adds.
     pub(super) buffers: Vec<Buffer>,
+    /// The iterations of loops that data choose.
+    pub(super) choices: BTreeMap<VarId, Choice>,
     /// Loops of strided accesses to consecutive words, which [`super::interchange`] unrolled.
     pub(super) transposed: BTreeSet<VarId>,
     /// Phases: each a parallel loop, or the serial nodes between two of them.
@@ -95,6 +98,8 @@ pub(super) struct Loop {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LoopMode {
     Serial,
+    /// The iteration in [`Tree::choices`] only.
+    Chosen,
     /// A loop of the task grid; outermost.
     Parallel,
     Unrolled(i64),

@@ -28,8 +28,10 @@ fn check_block(stmts: &[Stmt], defined: &mut BTreeSet<Reg>, undefined_reads: &mu
             Stmt::Set { reg, .. } => {
                 defined.insert(*reg);
             }
-            // A loop may run zero times.
-            Stmt::Loop { body, .. } | Stmt::IfAny { then: body, .. } => {
+            // These may run zero times.
+            Stmt::Loop { body, .. }
+            | Stmt::IfAny { then: body, .. }
+            | Stmt::Choose { body, .. } => {
                 check_block(body, &mut defined.clone(), undefined_reads);
             }
             Stmt::If { then, otherwise, .. } => {

@@ -1,7 +1,7 @@
 //! 64-bit integers: two words each, in lanes of 32 bits.
 //!
 //! A value that range analysis proves to fit 32 bits is one word like any other integer. The rest,
-//! as elements of tensors are, can be copied, compared, chosen, added, and narrowed by words. Products and
+//! as elements of tensors are, can be copied, compared, chosen, added, and converted by words. Products and
 //! quotients of them, and reductions, take lanes of 64 bits (see [`super::long`]), but for those by small
 //! constants.
 
@@ -148,8 +148,25 @@ impl Lowering<'_> {
                 Ok(self.graph().compare_words(CompareOp::Ne, words, [zero; 2]))
             }
             to if to.is_integer() => Ok(self.wrap(words[0], to)),
-            _ => Err(Unsupported::Range),
+            DType::F64 => Err(Unsupported::Type(to)),
+            to => self.words_to_float(words, to),
         }
+    }
+
+    /// Converts to a float, rounded once.
+    fn words_to_float(&mut self, words: Words, to: DType) -> Result<ValueId, Unsupported> {
+        let [low, high] = words;
+        let narrow = self.cast(low, DType::I32, to)?;
+        let graph = self.graph();
+        let (digits, scale) = graph.leading_digits(words);
+        let digits = if to == DType::Bf16 { graph.odd(digits, DType::I32) } else { digits };
+        let digits = graph.unary(VectorUnary::IntToFloat, digits);
+        let wide = graph.binary(VectorBinary::MulF, digits, scale);
+        let wide = self.cast(wide, DType::F32, to)?;
+        let graph = self.graph();
+        let sign = graph.sign(low);
+        let fits = graph.compare(VectorCompare::EqI, high, sign);
+        Ok(graph.select(fits, narrow, wide))
     }
 
     fn read_words(&mut self, access: &Access) -> Result<Words, Unsupported> {
@@ -229,10 +246,42 @@ impl ValueGraph {
     }
 
     /// Returns the low word of an integer that is natural and fits it, and some negative number for any other.
-    fn natural_or_negative(&mut self, [low, high]: Words) -> ValueId {
+    pub(super) fn natural_or_negative(&mut self, [low, high]: Words) -> ValueId {
         let (zero, negative) = (self.int(0), self.int(-1));
         let fits = self.compare(VectorCompare::EqI, high, zero);
         self.select(fits, low, negative)
+    }
+
+    /// Returns `x / 2^n` as a word and the float `2^n`, for the least `n` of 1 and more for which the quotient
+    /// fits the word. Of an integer that does not fit a word, the quotient has at least 30 digits below its
+    /// sign; the last one is 1 if any digit behind it was, so that rounding the quotient to 24 digits rounds the
+    /// integer.
+    fn leading_digits(&mut self, [low, high]: Words) -> (ValueId, ValueId) {
+        let sign = self.sign(high);
+        let size = self.binary(VectorBinary::Xor, high, sign);
+        // Without a digit behind the first, the float is not rounded up to the next power of two.
+        let behind = self.unary(VectorUnary::ShiftRight(1), size);
+        let behind = self.not(behind);
+        let first = self.binary(VectorBinary::And, size, behind);
+        let float = self.unary(VectorUnary::IntToFloat, first);
+        let exponent = self.unary(VectorUnary::ShiftRight(23), float);
+        // The digits of the high word below its sign, `n - 1`.
+        let [bias, zero, most] = [126, 0, 31].map(|it| self.int(it));
+        let n_digits = self.binary(VectorBinary::SubI, exponent, bias);
+        let n_digits = self.binary(VectorBinary::MaxI, n_digits, zero);
+        let n_signs = self.binary(VectorBinary::SubI, most, n_digits);
+        let upper = self.binary(VectorBinary::ShiftLeftBy, high, n_signs);
+        let lower = self.binary(VectorBinary::ShiftRightBy, low, n_digits);
+        let lower = self.unary(VectorUnary::ShiftRight(1), lower);
+        let digits = self.binary(VectorBinary::Or, upper, lower);
+        let rest = self.binary(VectorBinary::ShiftLeftBy, low, n_signs);
+        let is_exact = self.compare(VectorCompare::EqI, rest, zero);
+        let one = self.int(1);
+        let last = self.select(is_exact, zero, one);
+        let bias = self.int(128);
+        let scale = self.binary(VectorBinary::AddI, n_digits, bias);
+        let scale = self.unary(VectorUnary::ShiftLeft(23), scale);
+        (self.binary(VectorBinary::Or, digits, last), scale)
     }
 
     /// Converts `f32` to `i64` as `as` does: it saturates, and NaN becomes 0.

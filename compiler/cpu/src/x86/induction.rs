@@ -388,6 +388,13 @@ impl Planner<'_> {
                     self.value(condition);
                     self.block(then);
                 }
+                Stmt::Choose { var, value, body, .. } => {
+                    let depth = self.active.len();
+                    self.value(value);
+                    self.enter(*var);
+                    self.block(body);
+                    self.active.truncate(depth);
+                }
                 Stmt::Let { var, value, .. } => {
                     self.linear(value);
                     self.enter(*var);

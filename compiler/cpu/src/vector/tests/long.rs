@@ -99,8 +99,8 @@ fn doubles_become_integers_and_these_doubles() {
     }
     check(DType::F64, DType::I64, "(if a[[i]] > b[[i]] { 3_i64 } else { -3 }) * (a[[i]] as i64)");
     check(DType::I64, DType::F64, "a[[i]] as f64");
-    check(DType::I64, DType::F32, "a[[i]] as f32");
-    check(DType::I64, DType::F32, "(a[[i]] as f32) * 0.5 + (b[[i]] as f32)");
+    check(DType::I64, DType::F32, "(a[[i]] * 3) as f32");
+    check(DType::I64, DType::F32, "((a[[i]] * b[[i]]) as f32) * 0.5 + (b[[i]] as f32)");
     check(DType::I64, DType::F64, "((a[[i]] % 1000) as i32) as f64 * 0.5");
 }
 

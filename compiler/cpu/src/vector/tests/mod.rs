@@ -3,6 +3,7 @@
 mod accumulate;
 mod bits;
 mod certain;
+mod chosen;
 mod guarded;
 mod hoist;
 mod lane_phases;

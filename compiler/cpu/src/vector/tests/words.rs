@@ -270,6 +270,44 @@ fn words_are_compared_and_narrowed() {
     }
 }
 
+/// Integers of every length around those where rounding changes: ties, and one more or less than these.
+fn integers_of_every_length(seed: u64) -> Array {
+    Array::from_fn(DType::I64, &[N], |n| {
+        let (bits, length) = ((n as u64 + 1).wrapping_mul(seed), n as u32 % 64 + 1);
+        let first = 1_u64 << (length - 1);
+        let digits = match bits >> 61 {
+            0 => first,
+            // The first digits, and half of the last one that a float of 24 digits keeps, or a little more.
+            1..4 => {
+                let kept = (bits | 1 << 63) >> (64 - length) & !(first >> 23).wrapping_sub(1);
+                (kept | first >> 24).wrapping_add((bits & 3).wrapping_sub(1))
+            }
+            4 => u64::MAX >> (64 - length),
+            _ => (bits | 1 << 63) >> (64 - length),
+        };
+        let value = digits.cast_signed();
+        Number::Int(if bits & 4 == 0 { value } else { value.wrapping_neg() })
+    })
+}
+
+#[test]
+fn words_are_converted_to_floats_rounded_once() {
+    for dtype in ["f32", "f16", "bf16"] {
+        // No lane of 64 bits has powers of `f32`, and these are exact.
+        let text = format!(
+            "#[autotune(dims(N = {N}))]
+             fn f(a: Tensor<i64, N>) -> Tensor<f32, N> {{
+                 compute(|i| exp2((i % 3) as f32) * (a[[i]] as {dtype}) as f32)
+             }}"
+        );
+        for seed in 0..200_u64 {
+            let seed = 0x9e37_79b9_7f4a_7c15_u64.wrapping_mul(2 * seed + 1);
+            check_program(&text, &[integers_of_every_length(seed)]);
+        }
+        check_program(&text, &[numbers(0x9e37_79b9_7f4a_7c15)]);
+    }
+}
+
 #[test]
 fn positions_are_stored_as_64_bits() {
     let x = Array::from_fn(DType::F32, &[9, 33], |n| Number::Float(((n * 37) % 101) as f64));

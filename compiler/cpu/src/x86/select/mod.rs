@@ -270,6 +270,7 @@ impl Selector<'_> {
                 self.branch(value, bound, then, otherwise);
             }
             Stmt::IfAny { condition, then } => self.branch_if_any(condition, then),
+            Stmt::Choose { var, value, count, body } => self.choose(*var, value, *count, body),
             Stmt::Let { var, op, value, by } => self.define(*var, *op, value, *by),
             Stmt::Set { reg, value, mask } => self.set(*reg, value, mask.as_ref()),
             Stmt::Store { address, lanes, storage, value, mask } => {
@@ -326,6 +327,21 @@ impl Selector<'_> {
         self.block(then);
         self.push(Inst::Else);
         self.push(Inst::IfEnd);
+    }
+
+    fn choose(&mut self, var: VarId, value: &Value, count: Count, body: &[Stmt]) {
+        let chosen = self.first_lane(value);
+        let bound = IntOperand::Reg(chosen);
+        self.push(Inst::IfBegin { value: IntOperand::Const(-1), plus: 0, bound });
+        let bound = self.count(count);
+        self.push(Inst::IfBegin { value: IntOperand::Reg(chosen), plus: 0, bound });
+        let depth = self.active.len();
+        self.enter_let(var, chosen);
+        self.block(body);
+        self.active.truncate(depth);
+        for inst in [Inst::Else, Inst::IfEnd, Inst::Else, Inst::IfEnd] {
+            self.push(inst);
+        }
     }
 
     fn define(&mut self, var: VarId, op: DivOp, value: &Linear, by: Count) {
