@@ -55,6 +55,58 @@ def triplet(a, p, n):
     return torch.clamp(near - far + 1, min=0).mean().reshape(1)
 
 
+def added(shape, ids, x, dim=0):
+    """Rows of a tensor of that shape, each the sum of those of `x` with its number."""
+    return torch.zeros(shape, dtype=x.dtype).index_add(dim, ids, x)
+
+
+def count(shape, ids):
+    return added((shape,), ids.flatten(), torch.ones(ids.numel(), dtype=torch.int64))
+
+
+def histograms(x, b):
+    ids = torch.arange(len(x))[:, None] * b + x.long()
+    return count(len(x) * b, ids).reshape(-1, b).int()
+
+
+def segment_mean(x, seg, s):
+    n = count(s, seg).to(x.dtype)
+    return added((s, x.shape[1]), seg, x) / n.clamp(min=1)[:, None]
+
+
+def greatest_message(x, to, n):
+    ids = to[:, None].expand_as(x)
+    return torch.zeros(n, x.shape[1], dtype=x.dtype).scatter_reduce(0, ids, x, "amax")
+
+
+def pillars(row, column, x, h, w):
+    b, p, c = x.shape
+    ids = (row.long() * w + column.long())[:, :, None].expand(b, p, c)
+    return torch.zeros(b, h * w, c, dtype=x.dtype).scatter_add(1, ids, x).reshape(b, h, w, c)
+
+
+def repetition_penalty(x, before, p):
+    l = x.gather(1, before)
+    return x.scatter(1, before, torch.where(l > 0, l / p, l * p))
+
+
+def max_unpool(x, at, i):
+    return torch.zeros(len(x), i, dtype=x.dtype).scatter_add(1, at, x)
+
+
+def mean_of_tokens(x, mask):
+    m = mask.to(x.dtype)
+    return (x * m[:, :, None]).sum(1) / m.sum(1).clamp(min=1e-9)[:, None]
+
+
+def rope_by_position(x, pos, theta):
+    d = x.shape[2]
+    pairs = torch.arange(d // 2, dtype=x.dtype)
+    angle = pos.to(x.dtype)[:, None] * theta ** (2 * pairs / d)
+    c, s, a, b = angle.cos(), angle.sin(), x[:, :, ::2], x[:, :, 1::2]
+    return torch.stack((a * c - b * s, b * c + a * s), 3).flatten(2)
+
+
 def states(first, steps, following):
     """The states that `following` makes, each of the one before and an index."""
     found = [first]
@@ -364,6 +416,21 @@ OPERATORS = {
     "one_hot": lambda ids, v: F.one_hot(ids, v).float(),
     "pick_one": lambda x, ids: x.gather(1, ids[:, None])[:, 0],
     "gather_first": lambda ids, x: x[ids],
+    # scatters
+    "embedding_gradient": lambda ids, g, v: added((v, g.shape[1]), ids, g),
+    "bincount": lambda x, b: torch.bincount(x, minlength=b),
+    "histograms": histograms,
+    "segment_mean": segment_mean,
+    "messages": lambda x, start, to, w: F.relu(added(x.shape, to, w[:, None] * x[start])),
+    "greatest_message": greatest_message,
+    "confusion_matrix": lambda y, p, c: count(c * c, y * c + p).reshape(c, c).int(),
+    "nll": lambda x, y: F.nll_loss(x, y, reduction="none"),
+    "one_hot_product": lambda y, w: w[y],
+    "pillars": pillars,
+    "repetition_penalty": repetition_penalty,
+    "max_unpool": max_unpool,
+    "mean_of_tokens": mean_of_tokens,
+    "rope_by_position": rope_by_position,
     # products
     "matvec": lambda a, x: a @ x,
     "vecmat": lambda a, x: x @ a,
@@ -516,6 +583,19 @@ OPERATORS = {
     "argmax_channels": lambda x: x.argmax(1),
 }
 
+# The extents that operators are called with behind their parameters, which have no axis of them.
+EXTENTS = {
+    "one_hot": ["V"],
+    "embedding_gradient": ["V"],
+    "bincount": ["B"],
+    "histograms": ["B"],
+    "segment_mean": ["S"],
+    "greatest_message": ["N"],
+    "confusion_matrix": ["C"],
+    "pillars": ["H", "W"],
+    "max_unpool": ["I"],
+}
+
 KINDS = {
     "batch_norm_infer": {"v": "positive"},
     "kl_div": {"y": "positive"},
@@ -529,6 +609,20 @@ KINDS = {
     "one_hot": {"ids": "V"},
     "pick_one": {"ids": "V"},
     "gather_first": {"ids": "V"},
+    "embedding_gradient": {"ids": "V"},
+    "bincount": {"x": "B"},
+    "histograms": {"x": "B"},
+    "segment_mean": {"seg": "S"},
+    "messages": {"from": "N", "to": "N"},
+    "greatest_message": {"to": "N"},
+    "confusion_matrix": {"y": "C", "p": "C"},
+    "nll": {"y": "V"},
+    "one_hot_product": {"y": "V"},
+    "pillars": {"row": "H", "column": "W"},
+    "repetition_penalty": {"before": "V"},
+    "max_unpool": {"at": "I"},
+    "mean_of_tokens": {"mask": "T"},
+    "rope_by_position": {"pos": "T"},
     "take_along": {"ids": "M"},
     "smoothed_cross_entropy": {"y": "C"},
     "short_cross_entropy": {"t": "C"},

@@ -5,7 +5,7 @@ import re
 
 import torch
 
-from operators import KINDS
+from operators import EXTENTS, KINDS
 
 HERE = pathlib.Path(__file__).parent
 TYPES = {
@@ -70,16 +70,14 @@ class Operator:
             shape = [int(eval(it.strip("{} ").replace("/", "//"), {}, extents)) for it in shape]
             kind = KINDS.get(self.name, {}).get(name, "")
             made.append(values(dtype, shape, at, kind, extents, doubles))
-        if self.name == "one_hot":
-            made.append(extents["V"])
-        return made
+        return made + [extents[it] for it in EXTENTS.get(self.name, [])]
 
 
 def values(dtype, shape, at, kind, extents, doubles):
     n = torch.arange(torch.Size(shape).numel(), dtype=torch.int64).reshape(shape)
     number = (n * 37 + 11 * (at + 1)) % 101 - 50
     if kind in extents:
-        return (n * 37 + 11) % extents[kind]
+        return ((n * 37 + 11) % extents[kind]).to(TYPES[dtype])
     if dtype == "bool":
         return number % 3 == 0
     if not dtype.startswith("f"):

@@ -3,6 +3,7 @@
 //! In: a [`Dag`]. Out: its [`Work`] at given extents, or the [`WorkFunction`] of all extents of a bucket,
 //! which a plan embeds.
 
+use tvmtune_ir::dag::chosen::chosen_axes;
 use tvmtune_ir::dag::prefix::Prefix;
 use tvmtune_ir::dag::{Compute, Dag, Expr, Subscript, TensorId, Types, UnaryOp};
 use tvmtune_ir::poly::{Poly, VarId};
@@ -136,7 +137,7 @@ fn points(compute: &Compute, factor: f64) -> Product {
 }
 
 /// Returns the number of iterations that every schedule of a program in normal form has: of a prefix scan one for each value, of
-/// others those that no mask skips. Padding counts, as is usual for the work of a convolution.
+/// others those that no mask skips, without axes of which data choose the index. Padding counts, as is usual for the work of a convolution.
 pub fn min_points(dag: &Dag, compute: &Compute, dims: &[i64]) -> f64 {
     executed(dag, compute, dims).at(dims)
 }
@@ -156,7 +157,10 @@ fn executed(dag: &Dag, compute: &Compute, dims: &[i64]) -> Product {
     let mut masks = dont_care(dag, compute);
     let bounds = bound_predicates(dag, compute);
     masks.retain(|it| !bounds.contains(it));
-    points(compute, active_fraction(compute, &masks, dims))
+    let chosen = chosen_axes(compute, dag);
+    let others =
+        compute.axes.iter().enumerate().filter(|(n, _)| chosen.iter().all(|it| it.0 != *n));
+    Product::new(active_fraction(compute, &masks, dims), others.map(|(_, it)| &it.extent))
 }
 
 /// Returns the predicates of reads that are in bounds: polynomials that are then not negative.

@@ -14,6 +14,7 @@ pub mod pointwise;
 pub mod pools;
 pub mod products;
 pub mod reductions;
+pub mod scatters;
 pub mod scans;
 pub mod transposed;
 pub mod types;

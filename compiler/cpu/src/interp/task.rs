@@ -1,6 +1,6 @@
 //! Execution of the statements of a task.
 
-use crate::vector::{DivOp, Phase, Reg, Stmt, VectorCode};
+use crate::vector::{DivOp, Phase, Reg, Stmt, Storage, Value, VectorCode};
 use tvmtune_ir::poly::VarId;
 use tvmtune_math::lane::Width;
 
@@ -87,12 +87,14 @@ impl<'m, 'a> Task<'m, 'a> {
                 let holds = self.lanes_of(condition)? != 0;
                 self.block(if holds { then } else { &[] })?;
             }
-            Stmt::Choose { var, value, count, body } => {
+            Stmt::Choose { var, value, less, count, body } => {
                 let bits = self.value(value)?[0];
-                let chosen = match self.width {
-                    Width::Bits32 => i64::from(bits as i32),
-                    Width::Bits64 => bits.cast_signed(),
+                let is_long = matches!(value, Value::Load { storage: Storage::Long, .. });
+                let number = match self.width {
+                    Width::Bits32 if !is_long => i64::from(bits as i32),
+                    _ => bits.cast_signed(),
                 };
+                let chosen = number.wrapping_sub(self.linear(less)?);
                 if (0..self.count(*count)?).contains(&chosen) {
                     self.assign(*var, Some(chosen));
                     self.block(body)?;

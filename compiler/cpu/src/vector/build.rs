@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::affine::{Affine, Coef, simplify};
 use super::certain::Certain;
 use super::expr::vector_op;
+use super::fill::is_fill;
 use super::guarded::GuardedTerm;
 use super::tree::{
     Access, Buffer, Derived, DerivedOp, GuardId, Loop, LoopMode, Node, Term, TermKind, Tree, Var,
@@ -100,8 +101,8 @@ pub(super) struct TreeBuilder<'n> {
     pub(super) divides: bool,
     /// Indices that wrap around are split into cases.
     by_cases: bool,
-    /// Elements of the statement that are in bounds.
-    certain: Certain,
+    /// Elements that are in bounds.
+    pub(super) certain: Certain,
 }
 
 impl TreeBuilder<'_> {
@@ -209,7 +210,7 @@ impl TreeBuilder<'_> {
         Ok(Node::Write(Write::new(target, reducer, self.term(value, false)?)))
     }
 
-    fn guard(&mut self, value: &Poly, bound: &Poly) -> Result<GuardId, Unsupported> {
+    pub(super) fn guard(&mut self, value: &Poly, bound: &Poly) -> Result<GuardId, Unsupported> {
         let form = self.flatten(&(value.clone() - bound.clone()))?;
         self.tree.guards.push(form);
         Ok(self.tree.guards.len() - 1)
@@ -232,7 +233,11 @@ impl TreeBuilder<'_> {
             guards.push(self.guard(&Poly::var(var), &limit)?);
         }
         let run = match (kind, bound.as_constant()) {
-            (LoopKind::Vectorized, _) if self.vectorized.is_none() => {
+            (kind, _)
+                if self.vectorized.is_none()
+                    && (kind == LoopKind::Vectorized
+                        || kind == LoopKind::Serial && is_fill(var, &bound, body, self.lanes)) =>
+            {
                 return self.vectorized_loop(var, &bound, body, guards);
             }
             (LoopKind::Unrolled | LoopKind::Tensorized, Some(n)) if n <= MAX_UNROLLED => {
@@ -241,6 +246,12 @@ impl TreeBuilder<'_> {
             (kind, _) if is_outermost && kind.is_parallel() => LoopMode::Parallel,
             _ => LoopMode::Serial,
         };
+        if run == LoopMode::Serial
+            && self.vectorized.is_none()
+            && let Some(node) = self.chosen_loop(var, body, &guards)?
+        {
+            return Ok(node);
+        }
         let nested = is_outermost && run == LoopMode::Parallel && body.len() == 1;
         let mut body = self.nodes(body, nested)?;
         if let LoopKind::Pipelined(depth) | LoopKind::WarpSpecialized(depth) = kind {
@@ -439,7 +450,7 @@ impl TreeBuilder<'_> {
                 }))
     }
 
-    fn term(&mut self, expr: &Expr, lazy: bool) -> Result<Term, Unsupported> {
+    pub(super) fn term(&mut self, expr: &Expr, lazy: bool) -> Result<Term, Unsupported> {
         let dtype = expr.dtype(self.tree.nest);
         let width = self.tree.simd.width;
         if dtype == DType::F64 && width == Width::Bits32 {
@@ -474,7 +485,7 @@ impl TreeBuilder<'_> {
         Ok(Term { dtype, kind })
     }
 
-    fn flatten(&mut self, poly: &Poly) -> Result<Affine, Unsupported> {
+    pub(super) fn flatten(&mut self, poly: &Poly) -> Result<Affine, Unsupported> {
         let mut out = Affine::default();
         for (atoms, value) in poly.terms() {
             let (mut rest, mut var) = (Poly::constant(value), None);
@@ -579,17 +590,4 @@ fn reduces_into(body: &[Stmt], var: VarId, is_wanted: &dyn Fn(TensorId) -> bool)
             is_wanted(*tensor) && !index.iter().any(|it| it.mentions(var))
         }
     })
-}
-
-pub(super) fn for_each_form(nodes: &[Node], tree: &Tree<'_>, check: &mut dyn FnMut(&Affine)) {
-    for node in nodes {
-        match node {
-            Node::Loop(it) => for_each_form(&it.body, tree, check),
-            Node::If { guards, body } => {
-                guards.iter().for_each(|id| check(&tree.guards[*id]));
-                for_each_form(body, tree, check);
-            }
-            Node::Write(write) => write.for_each_form(check),
-        }
-    }
 }

@@ -98,8 +98,9 @@ fn block(stmts: Vec<Stmt>, simd: Simd, all: &mut Assignments) -> Vec<Stmt> {
             Stmt::IfAny { condition, then } => {
                 out.push(Stmt::IfAny { condition, then: block(then, simd, all) });
             }
-            Stmt::Choose { var, value, count, body } => {
-                out.push(Stmt::Choose { var, value, count, body: block(body, simd, all) });
+            Stmt::Choose { var, value, less, count, body } => {
+                let body = block(body, simd, all);
+                out.push(Stmt::Choose { var, value, less, count, body });
             }
             other => out.push(other),
         }

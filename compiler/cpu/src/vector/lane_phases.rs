@@ -12,8 +12,8 @@ use std::collections::BTreeSet;
 
 use super::Unsupported;
 use super::affine::{Affine, Coef, exact_div, poly_divisor};
-use super::build::{TreeBuilder, for_each_form, is_serial};
-use super::tree::{Derived, DerivedOp, GuardId, Loop, LoopMode, Node};
+use super::build::{TreeBuilder, is_serial};
+use super::tree::{Derived, DerivedOp, GuardId, Loop, LoopMode, Node, for_each_form};
 use tvmtune_ir::poly::{Poly, VarId, gcd};
 use tvmtune_schedule::nest::Stmt;
 

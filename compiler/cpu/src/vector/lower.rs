@@ -11,8 +11,8 @@ use super::partition::IterRange;
 use super::table::Table;
 use super::tree::{GuardId, Loop, LoopMode, Node, Tree, Write};
 use super::{
-    Count, Linear, Phase, Simd, Stmt, Unsupported, VectorCode, build, chosen, gather, hoist,
-    interchange, promote,
+    Count, Linear, Phase, Simd, Stmt, Unsupported, VectorCode, build, gather, hoist, interchange,
+    promote,
 };
 use tvmtune_ir::dag::TensorId;
 use tvmtune_ir::poly::{Interval, Poly, VarId};
@@ -61,7 +61,6 @@ fn lower_or_serialize(
 }
 
 fn lower_tree(nest: &Nest, simd: Simd, mut tree: Tree<'_>) -> Result<VectorCode, Unsupported> {
-    chosen::find(&mut tree);
     let allocations = allocate_or_serialize(&mut tree);
     promote::promote(&mut tree, &allocations)?;
     interchange::interchange(&mut tree);

@@ -14,8 +14,9 @@
 //! argument table, so that the code itself never computes an extent.
 //!
 //! Passes, in order: `build` makes the loop [`tree`] (strip-mining, legality of vectorization, `wrap` and
-//! `lane_phases` where indices are not linear in a lane),
-//! `chosen` finds loops of which data choose the one iteration that counts, `allocate` puts local tensors into registers or scratch memory, `promote` gives reductions
+//! `lane_phases` where indices are not linear in a lane, `chosen` where data choose the one iteration of a loop
+//! that counts),
+//! `allocate` puts local tensors into registers or scratch memory, `promote` gives reductions
 //! register accumulators, `interchange` brings strided accesses of consecutive words together, `lower`
 //! emits code (`unswitch` takes choices out of loops, `partition` and `peel` split these, `store` and `expr`
 //! lower statements, `legalize` and [`tvmtune_math`] expand operations without an instruction) as nodes of
@@ -36,6 +37,7 @@ mod build;
 mod cse;
 mod expr;
 mod fallback;
+mod fill;
 mod float_range;
 mod gather;
 mod guarded;
@@ -339,8 +341,9 @@ pub enum Stmt {
     If { value: Linear, bound: Linear, then: Vec<Stmt>, otherwise: Vec<Stmt> },
     /// Runs the body if the condition, a truth value, holds in any lane; that is rare.
     IfAny { condition: Value, then: Vec<Stmt> },
-    /// `let var = value; if 0 <= var < count { body }`, of the integer in lane 0.
-    Choose { var: VarId, value: Value, count: Count, body: Vec<Stmt> },
+    /// `let var = value - less; if 0 <= var < count { body }`, of the integer in lane 0. In lanes of 32 bits, the
+    /// value may be one load of [`Storage::Long`], the same for all lanes.
+    Choose { var: VarId, value: Value, less: Linear, count: Count, body: Vec<Stmt> },
     /// `let var = value op by` for what follows in this block; `by >= 1`, `value >= 0`.
     Let { var: VarId, op: DivOp, value: Linear, by: Count },
     /// `reg = value` in the lanes of the mask; the others keep their values.

@@ -78,8 +78,12 @@ fn block(f: &mut fmt::Formatter<'_>, stmts: &[Stmt], depth: usize) -> fmt::Resul
                 writeln!(f, "if any {condition}")?;
                 block(f, then, depth + 1)?;
             }
-            Stmt::Choose { var, value, count, body } => {
-                writeln!(f, "choose v{} = {value} in 0..{count}", var.0)?;
+            Stmt::Choose { var, value, less, count, body } => {
+                write!(f, "choose v{} = {value}", var.0)?;
+                if *less != Linear::default() {
+                    write!(f, " - ({less})")?;
+                }
+                writeln!(f, " in 0..{count}")?;
                 block(f, body, depth + 1)?;
             }
             Stmt::Let { var, op, value, by } => {

@@ -368,3 +368,17 @@ pub(super) fn literal_bits(
 pub(super) fn add_stride(offset: &mut Affine, index: &Affine, stride: &Poly) {
     offset.add_scaled(index, &Coef::from_poly(stride.clone()));
 }
+
+/// Calls `check` for each linear form of nodes, those of guards included.
+pub(super) fn for_each_form(nodes: &[Node], tree: &Tree<'_>, check: &mut dyn FnMut(&Affine)) {
+    for node in nodes {
+        match node {
+            Node::Loop(it) => for_each_form(&it.body, tree, check),
+            Node::If { guards, body } => {
+                guards.iter().for_each(|id| check(&tree.guards[*id]));
+                for_each_form(body, tree, check);
+            }
+            Node::Write(write) => write.for_each_form(check),
+        }
+    }
+}

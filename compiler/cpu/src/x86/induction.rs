@@ -388,9 +388,10 @@ impl Planner<'_> {
                     self.value(condition);
                     self.block(then);
                 }
-                Stmt::Choose { var, value, body, .. } => {
+                Stmt::Choose { var, value, less, body, .. } => {
                     let depth = self.active.len();
                     self.value(value);
+                    self.linear(less);
                     self.enter(*var);
                     self.block(body);
                     self.active.truncate(depth);

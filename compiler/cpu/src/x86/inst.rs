@@ -162,6 +162,8 @@ pub(super) enum Inst {
     Splat { dst: VirtReg, src: VirtReg },
     /// `dst = src[0]`, sign-extended.
     FirstLane { dst: VirtReg, src: VirtReg },
+    /// `dst` = the 64-bit integer in memory.
+    LoadLong { dst: VirtReg, place: MemOperand },
     /// A constant mask.
     MaskBits { dst: VirtReg, bits: u16 },
     /// A scalarized gather or scatter.
@@ -270,7 +272,9 @@ impl Inst {
                     visit(mask);
                 }
             }
-            Inst::Prefetch { place, .. } => place.for_each_use(visit),
+            Inst::Prefetch { place, .. } | Inst::LoadLong { place, .. } => {
+                place.for_each_use(visit)
+            }
             Inst::Splat { src, .. } | Inst::FirstLane { src, .. } => visit(*src),
             Inst::Copy { src, .. } => src.for_each_use(visit),
             Inst::Add { dst, src } | Inst::Sub { dst, src } => {
@@ -310,6 +314,7 @@ impl Inst {
             | Inst::Zero { dst }
             | Inst::Splat { dst, .. }
             | Inst::FirstLane { dst, .. }
+            | Inst::LoadLong { dst, .. }
             | Inst::MaskBits { dst, .. }
             | Inst::LoadEntry { dst, .. }
             | Inst::SplatEntry { dst, .. }

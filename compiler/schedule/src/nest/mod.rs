@@ -16,6 +16,7 @@
 //! - Variables are unique in the nest.
 
 pub mod bounds;
+mod chosen;
 mod constant_dims;
 mod halves;
 pub mod index;
@@ -37,6 +38,7 @@ use tvmtune_ir::dag::{
 };
 use tvmtune_ir::poly::{Facts, Poly, VarId};
 
+pub use chosen::ChosenIteration;
 pub use constant_dims::fold_constant_dims;
 pub use lower::{lower, lower_for_lanes};
 pub use verify::verify;

@@ -14,7 +14,7 @@ mod traffic;
 
 use tvmtune_ir::poly::{Facts, Poly, VarId};
 use tvmtune_ir::target::CpuTarget;
-use tvmtune_schedule::nest::{Nest, Statement, Stmt};
+use tvmtune_schedule::nest::{ChosenIteration, Nest, Statement, Stmt};
 use tvmtune_schedule::{LoopKind, Threads};
 
 /// Cycles to start all threads and wait for them, and to schedule one task; estimates.
@@ -35,7 +35,7 @@ pub fn cycles(nest: &Nest, target: &CpuTarget) -> f64 {
     let mut total = 0.0;
     for stmt in &nest.body {
         let mut leaves = Vec::new();
-        collect(stmt, &mut facts.clone(), &mut Vec::new(), &mut leaves);
+        collect(nest, stmt, &mut facts.clone(), &mut Vec::new(), &mut leaves);
         let computed = leaves.iter().fold(0.0, |sum, it| sum + it.cycles(nest, target));
         let n_tasks = tasks(stmt, &facts);
         // The last round of tasks leaves threads idle.
@@ -70,7 +70,7 @@ fn is_pipelined(stmt: &Stmt) -> bool {
 #[derive(Clone, Copy, Debug)]
 struct OpenLoop {
     var: VarId,
-    /// Its largest extent.
+    /// Its largest extent; 1 if data choose one iteration.
     extent: u64,
     kind: LoopKind,
 }
@@ -88,6 +88,7 @@ struct Leaf<'a> {
 
 /// Collects the stores and updates of a statement, and bounds the variables of their loops.
 fn collect<'a>(
+    nest: &Nest,
     stmt: &'a Stmt,
     facts: &mut Facts,
     loops: &mut Vec<OpenLoop>,
@@ -96,11 +97,14 @@ fn collect<'a>(
     match stmt {
         Stmt::For { var, extent, kind, body, .. } => {
             facts.bound_var(*var, extent.clone());
-            loops.push(OpenLoop { var: *var, extent: max_extent(extent, facts), kind: *kind });
-            body.iter().for_each(|it| collect(it, facts, loops, leaves));
+            let is_chosen =
+                *kind == LoopKind::Serial && ChosenIteration::of(nest, *var, body).is_some();
+            let extent = if is_chosen { 1 } else { max_extent(extent, facts) };
+            loops.push(OpenLoop { var: *var, extent, kind: *kind });
+            body.iter().for_each(|it| collect(nest, it, facts, loops, leaves));
             loops.pop();
         }
-        Stmt::If { body, .. } => body.iter().for_each(|it| collect(it, facts, loops, leaves)),
+        Stmt::If { body, .. } => body.iter().for_each(|it| collect(nest, it, facts, loops, leaves)),
         Stmt::Store { .. } | Stmt::Update { .. } => {
             leaves.push(Leaf { loops: loops.clone(), stmt });
         }

@@ -357,6 +357,9 @@ impl Builder {
     /// Estimates the cycles that stages take on one CPU thread.
     pub(super) fn cycles<'a>(&self, stages: impl IntoIterator<Item = &'a StageId>) -> f64 {
         let cycles_of = |stage: &StageId| {
+            if let Some(scatter) = self.scatter(*stage) {
+                return scatter.cycles(self, *stage);
+            }
             let n_ops = work(&self.compute(*stage).body) as f64;
             let each = n_ops * CYCLES_PER_OP + CYCLES_PER_ITERATION;
             self.n_vectors(*stage) * each
@@ -407,6 +410,11 @@ impl Builder {
             }
         };
         elements.into_iter().map(moved).sum()
+    }
+
+    /// Returns the number of threads that work gets which takes one of them so many cycles.
+    pub(super) fn threads_for(&self, cycles: f64) -> u64 {
+        if cycles > MAX_SERIAL_CYCLES { self.cpu().threads.into() } else { 1 }
     }
 
     /// Opens the number of threads; the default follows from the cycles that one would take. Long work

@@ -102,7 +102,7 @@ impl Builder {
         let elements: u64 = self.extents(stage).iter().size();
         let evaluations = |reader: &StageId| {
             let n_reads = n_evaluated(compute, &self.compute(*reader).body);
-            let iterations: u64 = self.extents(*reader).iter().size();
+            let iterations = self.n_iterations(*reader);
             n_reads * iterations.div_ceil(elements)
         };
         let evaluations: u64 = readers.iter().map(evaluations).sum();
@@ -192,14 +192,14 @@ impl Builder {
         depths: &[usize],
     ) -> Option<(usize, usize)> {
         let tensor = self.tensor_of(stage);
-        let is_recurrent = self.compute(stage).is_recurrent();
+        let is_recurrent = self.compute(stage).is_recurrent() || self.scatter(stage).is_some();
         if is_recurrent || self.schedule.is_output(tensor) || self.is_fusion_forbidden(stage) {
             return None;
         }
         let readers: Vec<StageId> = self.schedule.readers(tensor).collect();
         let group = member[readers.first()?.0 as usize]?;
         let FusionGroup::Rows(Rows { root, inside, .. }) = &groups[group] else { return None };
-        if self.compute(*root).is_recurrent() {
+        if self.compute(*root).is_recurrent() || self.scatter(*root).is_some() {
             return None;
         }
         if self.is_tiled(stage) {

@@ -17,7 +17,7 @@
 //!
 //! # Layers
 //!
-//! A module uses those above it only: `types`; `builder`, `fusion_group`; `template`, `layout`; `cpu`
+//! A module uses those above it only: `types`; `builder`, `scatter`, `fusion_group`; `template`, `layout`; `cpu`
 //! and `gpu`, templates with the analysis that they and fusion ask for; `fusion`, `chain`, `scan`; this
 //! module.
 //! `ansor`, `encode`, `hand_written` and `import_trace` stand beside the templates.
@@ -44,6 +44,7 @@ mod hand_written;
 mod import_trace;
 mod layout;
 mod scan;
+mod scatter;
 mod template;
 mod types;
 

@@ -55,6 +55,8 @@ pub enum TemplateKind {
     RowScan,
     /// Prefix sums by blocks of lanes.
     BlockScan,
+    /// Reductions of which data choose the elements that a term is added to.
+    Scatter,
     /// Recurrences: steps in order, of independent elements.
     Recurrence,
     /// An elementwise stage that reads along another axis than it writes.
@@ -81,6 +83,7 @@ impl TemplateKind {
             TemplateKind::BlockPrefix => "prefix",
             TemplateKind::RowScan => "running",
             TemplateKind::BlockScan => "blocks",
+            TemplateKind::Scatter => "scatter",
             TemplateKind::Recurrence => "recurrence",
             TemplateKind::Transpose => "across",
             TemplateKind::Flat => "flat",

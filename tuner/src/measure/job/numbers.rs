@@ -7,15 +7,17 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use tvmtune_ir::dag::{
-    BinaryOp, Compute, Dag, Expr, Literal, Reducer, Subscript, TensorId, TensorKind, UnaryOp,
+    BinaryOp, CompareOp, Compute, Dag, Expr, Literal, Reducer, Subscript, TensorId, TensorKind,
+    UnaryOp,
 };
+use tvmtune_ir::poly::{DimId, VarId};
 
 use super::super::protocol::Numbers;
 
 /// Returns the numbers that a parameter draws from.
 pub(super) fn numbers(dag: &Dag, param: TensorId, dims: &[i64]) -> Numbers {
     let is_factor = |it: &Compute| it.reducer == Some(Reducer::Prod) && multiplies(&it.body, param);
-    match rows(dag, param, dims) {
+    match rows(dag, param, dims).or_else(|| indices(dag, param, dims)) {
         Some(rows) => Numbers::Rows(rows),
         None if dag.computes.iter().any(is_factor) => Numbers::Factors,
         None if cancels(dag, param) => Numbers::Positive,
@@ -51,6 +53,30 @@ fn rows(dag: &Dag, param: TensorId, dims: &[i64]) -> Option<u64> {
     };
     dag.computes.iter().for_each(|it| it.body.walk(&mut visit));
     rows
+}
+
+/// Returns the number of indices that a parameter is compared with for equality, if it is: of those that `x / 16`
+/// is compared with, sixteen times as many.
+fn indices(dag: &Dag, param: TensorId, dims: &[i64]) -> Option<u64> {
+    let mut found = None;
+    for compute in &dag.computes {
+        let last = |axis: VarId| compute.axes[axis.0 as usize].extent.eval_dims(dims) - 1;
+        let dim = |dim: DimId| dims[dim.0 as usize];
+        compute.body.walk(&mut |node| {
+            let Expr::Compare(CompareOp::Eq | CompareOp::Ne, a, b) = node else { return };
+            for (value, index) in [(a, b), (b, a)] {
+                let index = if let Expr::Cast(_, it) = &**index { it } else { index };
+                if let Expr::Index(index) = &**index
+                    && index.has_vars()
+                    && let Some(factor) = factor(value, param)
+                {
+                    let n = index.eval(&dim, &last).saturating_add(1).max(1);
+                    found = Some((n as f64 / factor).ceil() as u64);
+                }
+            }
+        });
+    }
+    found
 }
 
 /// Returns how much a value grows, about, as the elements of a tensor in it grow by one; `None` if it has none.
@@ -234,6 +260,23 @@ mod tests {
         ] {
             assert_eq!(chosen(index), Numbers::Rows(rows), "{index}");
         }
+    }
+
+    #[test]
+    fn indices_that_numbers_are_compared_with_are_there() {
+        let compared = |condition: &str| {
+            numbers_of(&format!(
+                "fn f(x: Tensor<f32, 96>, at: Tensor<i64, 96>) -> Tensor<f32, 24> {{
+                    compute(|i| sum(0..96, |k| if {condition} {{ x[[k]] }} else {{ 0.0 }}))
+                }}"
+            ))[1]
+        };
+        assert_eq!(compared("at[[k]] == i as i64"), Numbers::Rows(24));
+        assert_eq!(compared("(i as i32 + 3) as i64 != at[[k]]"), Numbers::Uniform);
+        assert_eq!(compared("(i + 3) as i64 != at[[k]]"), Numbers::Rows(27));
+        assert_eq!(compared("at[[k]] / 4 == i as i64"), Numbers::Rows(96));
+        assert_eq!(compared("at[[k]] == 3"), Numbers::Uniform);
+        assert_eq!(compared("at[[k]] < i as i64"), Numbers::Uniform);
     }
 
     #[test]

@@ -177,6 +177,10 @@ impl Emitter<'_> {
             Inst::Zero { dst } => self.zero(*dst),
             Inst::Splat { dst, src } => self.splat(*dst, *src),
             Inst::FirstLane { dst, src } => self.first_lane(*dst, *src),
+            Inst::LoadLong { dst, place } => {
+                let mem = self.mem(place);
+                self.set_int(*dst, Rm::Mem(mem));
+            }
             Inst::MaskBits { dst, bits } => self.mask_bits(*dst, *bits),
             Inst::LaneCopy(it) => self.lane_copy(it),
             Inst::Prefetch { place, hint } => {

@@ -43,8 +43,8 @@ use super::inst::{
 use super::lane_ops::LaneOps;
 use super::opcode::Opcode;
 use crate::vector::{
-    Count, DivOp, EntryId, Linear, Mask, Phase, Reg, ScalarBits, Simd, Stmt, Value, VectorCode,
-    int_bits,
+    Count, DivOp, EntryId, LaneStride, Linear, Mask, Phase, Reg, ScalarBits, Simd, Stmt, Storage,
+    Value, VectorCode, int_bits,
 };
 use tvmtune_ir::poly::VarId;
 use tvmtune_ir::target::Isa;
@@ -270,7 +270,9 @@ impl Selector<'_> {
                 self.branch(value, bound, then, otherwise);
             }
             Stmt::IfAny { condition, then } => self.branch_if_any(condition, then),
-            Stmt::Choose { var, value, count, body } => self.choose(*var, value, *count, body),
+            Stmt::Choose { var, value, less, count, body } => {
+                self.choose((*var, *count), value, less, body);
+            }
             Stmt::Let { var, op, value, by } => self.define(*var, *op, value, *by),
             Stmt::Set { reg, value, mask } => self.set(*reg, value, mask.as_ref()),
             Stmt::Store { address, lanes, storage, value, mask } => {
@@ -329,8 +331,32 @@ impl Selector<'_> {
         self.push(Inst::IfEnd);
     }
 
-    fn choose(&mut self, var: VarId, value: &Value, count: Count, body: &[Stmt]) {
-        let chosen = self.first_lane(value);
+    fn choose(
+        &mut self,
+        (var, count): (VarId, Count),
+        value: &Value,
+        less: &Linear,
+        body: &[Stmt],
+    ) {
+        let mut chosen = match value {
+            Value::Load { address, lanes: LaneStride::Uniform, storage, mask: None }
+                if *storage == Storage::Long =>
+            {
+                let (dst, place) = (self.new_int(), self.mem_operand(address));
+                self.push(Inst::LoadLong { dst, place });
+                dst
+            }
+            value => self.first_lane(value),
+        };
+        // Even if it is 0, to keep the numbering of sums.
+        let from = self.linear(less);
+        if *less != Linear::default() {
+            let dst = self.new_int();
+            self.push(Inst::Copy { dst, src: IntOperand::Reg(chosen) });
+            self.push(Inst::Sub { dst, src: from });
+            self.push(Inst::Sub { dst, src: IntOperand::Const(less.constant) });
+            chosen = dst;
+        }
         let bound = IntOperand::Reg(chosen);
         self.push(Inst::IfBegin { value: IntOperand::Const(-1), plus: 0, bound });
         let bound = self.count(count);

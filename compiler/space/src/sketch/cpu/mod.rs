@@ -1,4 +1,4 @@
-//! The CPU templates: attention, register tiles, rows, elementwise stages, scans by blocks, and
+//! The CPU templates: attention, register tiles, rows, elementwise stages, scatters, scans by blocks, and
 //! recurrences.
 
 mod attention;
@@ -12,6 +12,7 @@ pub(super) mod hoist_invariant;
 mod recurrence;
 mod register_tile;
 mod rows;
+mod scatter;
 mod tile;
 mod variant;
 
@@ -31,8 +32,13 @@ const TASKS_PER_THREAD: u64 = 8;
 const LONG_TASKS_PER_THREAD: u64 = 4;
 
 /// The templates for rows: the first that is applicable is the only one.
-const ROWS: [Template<Rows>; 4] =
-    [recurrence::TEMPLATE, block_scan::TEMPLATE, elementwise::TEMPLATE, rows::TEMPLATE];
+const ROWS: [Template<Rows>; 5] = [
+    recurrence::TEMPLATE,
+    block_scan::TEMPLATE,
+    elementwise::TEMPLATE,
+    scatter::TEMPLATE,
+    rows::TEMPLATE,
+];
 
 /// Returns the templates of a group, the most promising first.
 pub(super) fn templates<'a>(b: &Builder, group: &'a FusionGroup) -> Vec<Bound<'a>> {
@@ -66,7 +72,7 @@ fn tiles(b: &Builder, stage: StageId, known: &mut BTreeMap<StageId, bool>) -> bo
 }
 
 fn finds_tiles(b: &Builder, stage: StageId, known: &mut BTreeMap<StageId, bool>) -> bool {
-    if rows::is_by_lanes(b, stage) {
+    if rows::is_by_lanes(b, stage) || b.scatter(stage).is_some() {
         return false;
     }
     let variants = enumerate::variants(b, stage);

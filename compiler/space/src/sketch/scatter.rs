@@ -1,0 +1,133 @@
+//! Scatters: reductions of which data choose the elements that a term is added to, as the sums of segments.
+
+use super::Builder;
+use tvmtune_ir::dag::chosen::{Chosen, chosen_axes};
+use tvmtune_ir::dag::{Subscript, integer_range};
+use tvmtune_ir::poly::VarId;
+use tvmtune_ir::size::Size;
+use tvmtune_ir::target::Target;
+use tvmtune_schedule::{ReductionOrder, StageId};
+
+/// Cycles of a term besides those of its vectors: its element is chosen, and waits for the term before if that
+/// has the same; estimated.
+const CYCLES_PER_TERM: f64 = 7.0;
+/// Cycles of a vector: one that is added to memory, and one of a reduction over all terms; estimated.
+const CYCLES_PER_VECTOR: f64 = 2.0;
+const CYCLES_PER_MASKED_VECTOR: f64 = 1.0;
+/// The axes of a scatter.
+pub(super) struct Scatter {
+    /// Axes of which data choose the index.
+    pub(super) chosen: Vec<usize>,
+    /// Those that decide which index, spatial ones and reduced ones.
+    pub(super) deciding: Vec<usize>,
+    /// The others.
+    pub(super) others: Vec<usize>,
+}
+
+impl Scatter {
+    fn of(b: &Builder, stage: StageId) -> Option<Self> {
+        let compute = b.compute(stage);
+        if compute.reducer.is_none()
+            || b.schedule.stage(stage).reduction != ReductionOrder::Any
+            || b.scan_stage(stage).is_some()
+        {
+            return None;
+        }
+        let extents = b.extents(stage);
+        let found: Vec<(usize, Chosen)> = chosen_axes(compute, &b.schedule)
+            .into_iter()
+            .filter(|(_, it)| is_read_anywhere(b, stage, it))
+            .collect();
+        let is_chosen = |axis: usize| found.iter().any(|it| it.0 == axis);
+        let is_independent = |(axis, it): &(usize, Chosen)| {
+            let from = it.offset.as_constant().filter(|it| *it >= 0);
+            let last = from.and_then(|it| it.checked_add_unsigned(extents[*axis] - 1));
+            let mentions = |axis: usize| is_chosen(axis) && it.data.mentions(VarId(axis as u32));
+            last.is_some_and(|it_| it_ <= integer_range(it.dtype).hi.min(i32::MAX.into()))
+                && !(0..extents.len()).any(mentions)
+        };
+        if found.is_empty() || !found.iter().all(is_independent) {
+            return None;
+        }
+        let decides =
+            |axis: &usize| found.iter().any(|(_, it)| it.data.mentions(VarId(*axis as u32)));
+        let rest = (0..extents.len()).filter(|it| !is_chosen(*it));
+        let (deciding, others) = rest.partition(decides);
+        let chosen = found.iter().map(|it| it.0).collect();
+        Some(Self { chosen, deciding, others })
+    }
+
+    /// Returns the number of vectors that a term is added to; none if it is added to one element.
+    fn n_vectors(&self, b: &Builder, stage: StageId) -> u64 {
+        let extents = b.extents(stage);
+        let last = b.n_spatial(stage) - 1;
+        let vectors = |axis: &usize| match *axis == last {
+            true => extents[last].div_ceil(b.lanes()),
+            false => extents[*axis],
+        };
+        match self.others.as_slice() {
+            [] => 0,
+            others => others.iter().map(vectors).collect::<Vec<_>>().iter().size(),
+        }
+    }
+
+    /// Estimates the cycles that it takes on one thread.
+    pub(super) fn cycles(&self, b: &Builder, stage: StageId) -> f64 {
+        let n_terms = product(&b.extents(stage), self.deciding.iter().copied()) as f64;
+        n_terms * self.cycles_per_term(b, stage)
+    }
+
+    fn cycles_per_term(&self, b: &Builder, stage: StageId) -> f64 {
+        CYCLES_PER_TERM + CYCLES_PER_VECTOR * self.n_vectors(b, stage) as f64
+    }
+
+    /// Returns whether steps for each term are fewer than vectors of all elements for each term.
+    fn pays(&self, b: &Builder, stage: StageId) -> bool {
+        let extents = b.extents(stage);
+        let of = |axes: &[usize]| axes.iter().map(|it| extents[*it] as f64).product::<f64>();
+        let all = of(&self.chosen) * of(&self.others) / b.lanes() as f64;
+        self.cycles_per_term(b, stage) < CYCLES_PER_MASKED_VECTOR * all
+    }
+}
+
+/// Returns whether the integer that chooses can be read whatever conditions hold: no other one stands before it,
+/// or it is an element at the place of one axis along all of a tensor.
+fn is_read_anywhere(b: &Builder, stage: StageId, chosen: &Chosen) -> bool {
+    let axes = &b.compute(stage).axes;
+    let mut is_inside = true;
+    chosen.data.for_each_read(&mut |tensor, index| {
+        let shape = &b.schedule.tensor(tensor).tensor.shape;
+        is_inside &= index.iter().zip(shape).all(|(it, extent)| match it {
+            Subscript::Affine(it) => {
+                it.as_var().is_some_and(|it| axes[it.0 as usize].extent == *extent)
+            }
+            Subscript::Value(_) => false,
+        });
+    });
+    chosen.is_certain || is_inside
+}
+
+impl Builder {
+    /// Returns the axes of a stage that is a scatter, if it takes fewer steps by terms than by elements. On GPUs,
+    /// it would take atomic operations.
+    pub(super) fn scatter(&self, stage: StageId) -> Option<Scatter> {
+        match self.target {
+            Target::Cpu(_) => Scatter::of(self, stage).filter(|it| it.pays(self, stage)),
+            Target::Gpu(_) => None,
+        }
+    }
+
+    /// Returns the number of iterations of a stage.
+    pub(super) fn n_iterations(&self, stage: StageId) -> u64 {
+        let extents = self.extents(stage);
+        match self.scatter(stage) {
+            Some(it) => product(&extents, it.deciding.into_iter().chain(it.others)),
+            None => extents.iter().size(),
+        }
+    }
+}
+
+/// Returns the number of iterations of some axes.
+pub(super) fn product(extents: &[u64], axes: impl IntoIterator<Item = usize>) -> u64 {
+    axes.into_iter().map(|it| extents[it]).collect::<Vec<_>>().iter().size()
+}
