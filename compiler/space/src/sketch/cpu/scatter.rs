@@ -19,6 +19,8 @@ use tvmtune_schedule::{AxisId, LoopKind, StageId};
 
 /// Cycles that a task should take at least; estimated.
 const MIN_TASK_CYCLES: f64 = 8_000.0;
+/// Parts of the elements, at most; chosen by judgement.
+const MAX_PARTS: u64 = 16;
 /// Vectors of a loop over elements that are chosen together; chosen by judgement.
 const VECTORS: u64 = 4;
 
@@ -146,7 +148,10 @@ fn split_chosen(
         let best = extents[*at].div_ceil(n_parts);
         n_parts = n_parts.div_ceil(extents[*at].div_ceil(best));
         let name = format!("{} part of {at}", b.stage_name(stage));
-        let part = b.decide(name, DecisionKind::Outer, &block_sizes(extents[*at]), best);
+        // Each part reads all terms, and one element is none that data choose.
+        let mut options = block_sizes(extents[*at]);
+        options.retain(|it| *it * MAX_PARTS >= extents[*at] && *it > 1);
+        let part = b.decide(name, DecisionKind::Outer, &options, best);
         let parts = b.split(stage, axis(*at), &[Factor::Open(part)])?;
         tasks.push(parts[0]);
         chosen.push(parts[1]);

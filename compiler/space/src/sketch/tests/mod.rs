@@ -6,4 +6,5 @@ mod points;
 mod programs;
 mod rows;
 mod scans;
+mod scatters;
 mod traces;
