@@ -123,7 +123,10 @@ fn allocate_phase(
     let mut requests = Vec::new();
     for (tensor, local_accesses) in &local_accesses {
         let scope_loops = common_prefix(local_accesses);
-        let n_vectors = n_vectors(tree, local_accesses, &scope_loops);
+        let n_vectors = match tree.is_of_words(*tensor) {
+            true => None,
+            false => n_vectors(tree, local_accesses, &scope_loops),
+        };
         let accumulates = local_accesses.iter().any(|it| it.accumulates);
         requests.push((!accumulates, n_vectors.unwrap_or(usize::MAX), *tensor));
         allocations.scopes.insert(*tensor, scope_loops);
@@ -253,7 +256,7 @@ fn common_prefix(local_accesses: &[LocalAccess<'_>]) -> Vec<VarId> {
 
 /// Counts the vector registers of a tensor; `None` if it must be in memory.
 ///
-/// All accesses must divide the tensor into the same vectors: vectors that overlap without being
+/// 64-bit integers of two words have no registers of their own. All accesses must divide the tensor into the same vectors: vectors that overlap without being
 /// equal would need shuffles.
 fn n_vectors(
     tree: &Tree<'_>,

@@ -12,7 +12,7 @@ use super::tree::{
     Access, Buffer, Derived, DerivedOp, GuardId, Loop, LoopMode, Node, Term, TermKind, Tree, Var,
     Write, add_stride, literal_bits,
 };
-use super::{Simd, Unsupported, nonlinear, prefetch, wrap};
+use super::{Simd, Unsupported, nonlinear, prefetch, width, wrap};
 use tvmtune_ir::dag::{DType, Expr, Numerics, Reducer, Subscript, TensorId};
 use tvmtune_ir::poly::{Atom, Facts, Interval, Poly, VarId};
 use tvmtune_math::lane::Width;
@@ -42,6 +42,7 @@ pub(super) fn build(nest: &Nest, simd: Simd) -> Result<Tree<'_>, Unsupported> {
         nest,
         simd,
         divides_words: false,
+        adds_words: width::adds_words(nest),
         facts: facts.clone(),
         vars: vec![unknown; nest.n_vars as usize],
         guards: Vec::new(),

@@ -121,7 +121,11 @@ impl PromotionPass<'_, '_> {
         let target = &write.target;
         let is_fixed = |var: VarId| !self.tree.mentions(&target.offset, var);
         let is_accumulator = target.tensor.0 as usize >= self.tree.nest.buffers.len();
-        if is_accumulator || !is_fixed(loop_.var) || accesses(&loop_.body, target.tensor) != 1 {
+        if is_accumulator
+            || self.tree.is_of_words(target.tensor)
+            || !is_fixed(loop_.var)
+            || accesses(&loop_.body, target.tensor) != 1
+        {
             return None;
         }
         let (mut dims, mut interleavable) = (Vec::new(), Vec::new());

@@ -29,6 +29,8 @@ pub(super) struct Tree<'n> {
     /// In lanes of 32 bits, words that differ from lane to lane are divided, too: it takes some hundred
     /// instructions.
     pub(super) divides_words: bool,
+    /// In lanes of 32 bits, 64-bit integers are added up, word by word.
+    pub(super) adds_words: bool,
     /// Ranges of the dimensions.
     pub(super) facts: Facts,
     /// Loop variables by id, then derived variables: quotients, remainders, minima, maxima.
@@ -165,6 +167,12 @@ impl Tree<'_> {
     pub(super) fn new_var(&mut self, extent: Poly) -> VarId {
         self.vars.push(Var::of_loop(extent, &self.facts));
         VarId(self.vars.len() as u32 - 1)
+    }
+
+    /// Returns whether the elements of a tensor take two words.
+    pub(super) fn is_of_words(&self, tensor: TensorId) -> bool {
+        let dtype = self.buffers[tensor.0 as usize].dtype;
+        dtype == DType::I64 && self.simd.width == Width::Bits32
     }
 
     /// Bounds a form over variables of the tree.

@@ -2,8 +2,8 @@
 //!
 //! A value that range analysis proves to fit 32 bits is one word like any other integer. The rest,
 //! as elements of tensors are, can be copied, compared, chosen, added, and converted by words. Products and
-//! quotients of them, and reductions, take lanes of 64 bits (see [`super::long`]), but for those by small
-//! constants.
+//! quotients of them take lanes of 64 bits (see [`super::long`]), but for those by small constants, and so do
+//! reductions, but for sums where most of a program is made of narrower numbers (see [`super::width`]).
 
 use super::context::{ElementRef, LaneCondition, Lowering, Predicate, PredicateCause};
 use super::cse::PendingStmt;
@@ -12,7 +12,7 @@ use super::tree::{Access, Term, TermKind, Write};
 use super::{
     LaneStride, ScalarBits, Storage, Unsupported, VectorBinary, VectorCompare, VectorUnary,
 };
-use tvmtune_ir::dag::{BinaryOp, CompareOp, DType, UnaryOp};
+use tvmtune_ir::dag::{BinaryOp, CompareOp, DType, Reducer, UnaryOp};
 use tvmtune_math::lane::Width;
 
 /// 2^32.
@@ -214,6 +214,37 @@ impl Lowering<'_> {
         value
     }
 
+    /// Adds a 64-bit integer to the element of a write, one for each lane, or those of all lanes to one.
+    fn add_words(
+        &mut self,
+        write: &Write,
+        (addresses, lanes): ([u32; 2], LaneStride),
+    ) -> Result<Words, Unsupported> {
+        let tensor = write.target.tensor;
+        let mut words = self.words(&write.value)?;
+        let is_of_lanes = self.lane.is_some_and(|lane| {
+            !self.tree.mentions(&write.target.offset, lane)
+                && !self.allocations.scope_loops(tensor).contains(&lane)
+        });
+        if is_of_lanes {
+            let mask = self.mask(&|_, _| true)?;
+            if mask != MaskRef::All {
+                let (condition, zero) = (self.truth(mask)?, self.graph().int(0));
+                words = self.graph().select_words(condition, words, [zero; 2]);
+            }
+            words = self.graph().sum_of_lanes(words);
+        }
+        if write.overwrites {
+            return Ok(words);
+        }
+        let (mask, epoch) = (self.memory_mask(lanes)?, self.epochs[tensor.0 as usize]);
+        let old = addresses.map(|address| {
+            let place = MemRef { address, storage: Storage::Word, mask, epoch };
+            self.graph().node(Op::Load(place, lanes))
+        });
+        self.graph().binary_words(BinaryOp::Add, words, old)
+    }
+
     /// Stores a 64-bit integer.
     pub(super) fn assign_words(
         &mut self,
@@ -221,10 +252,13 @@ impl Lowering<'_> {
         addresses: [u32; 2],
         lanes: LaneStride,
     ) -> Result<(), Unsupported> {
-        if write.reducer.is_some() {
-            return Err(Unsupported::Type(DType::I64));
-        }
-        let [low, high] = self.words(&write.value)?;
+        let [low, high] = match write.reducer {
+            Some(Reducer::Sum) if self.tree.adds_words => {
+                self.add_words(write, (addresses, lanes))?
+            }
+            Some(_) => return Err(Unsupported::Type(DType::I64)),
+            None => self.words(&write.value)?,
+        };
         // Before the low word is stored: it may follow from an element in the same place.
         let reg = self.new_reg();
         self.set(reg, high, MaskRef::All)?;
@@ -347,6 +381,22 @@ impl ValueGraph {
             }
             _ => return Err(Unsupported::Operation(op)),
         })
+    }
+
+    /// Adds the integers of all lanes. Sums of halves of the low words fit a word, so that the carry is exact.
+    fn sum_of_lanes(&mut self, [low, high]: Words) -> Words {
+        let half = self.int(0xffff);
+        let upper_half = |graph: &mut Self, it| graph.unary(VectorUnary::ShiftRight(16), it);
+        let lower = self.binary(VectorBinary::And, low, half);
+        let upper = upper_half(self, low);
+        let [lower, upper, high] =
+            [lower, upper, high].map(|it| self.reduce(VectorBinary::AddI, it));
+        let carry = upper_half(self, lower);
+        let upper = self.binary(VectorBinary::AddI, upper, carry);
+        let lower = self.binary(VectorBinary::And, lower, half);
+        let low = self.unary(VectorUnary::ShiftLeft(16), upper);
+        let carry = upper_half(self, upper);
+        [self.binary(VectorBinary::Or, low, lower), self.binary(VectorBinary::AddI, high, carry)]
     }
 
     /// Multiplies by a constant. The halves of the low word have products of one word, so that the carry is exact.

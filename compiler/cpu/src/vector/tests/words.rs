@@ -4,6 +4,7 @@ use super::text::{A, kernel, program};
 use tvmtune_ir::dag::{DType, Dag, Number};
 use tvmtune_ir::interp::{self, Array};
 use tvmtune_ir::target::Isa;
+use tvmtune_math::lane::Width;
 use tvmtune_schedule::{LoopKind, Schedule, StageId};
 
 pub(super) const N: u64 = 70;
@@ -305,6 +306,37 @@ fn words_are_converted_to_floats_rounded_once() {
             check_program(&text, &[integers_of_every_length(seed)]);
         }
         check_program(&text, &[numbers(0x9e37_79b9_7f4a_7c15)]);
+    }
+}
+
+#[test]
+fn words_are_added_up_where_most_numbers_are_narrow() {
+    for reduction in [
+        "sum(0..K, |k| x[[i, k]])",
+        "sum(0..K, |k| if x[[i, k]] < 9 { x[[i, k]] + 1 } else { k as i64 - 3 })",
+    ] {
+        for k in [1, 7, 8, 37] {
+            let text = format!(
+                "#[autotune(dims(M = 5, K = {k}, N = 700))]
+                 fn f(x: Tensor<i64, M, K>) -> Tensor<f32, M, N> {{
+                     let n = compute(|i| {reduction});
+                     compute(|i, j| n[[i]] as f32 + j as f32)
+                 }}"
+            );
+            let all = numbers(0x9e37_79b9_7f4a_7c15).repeated(&[5, k]);
+            let width = |schedule: &dyn Fn(&Dag, Isa) -> Schedule| {
+                check_scheduled(&text, std::slice::from_ref(&all), schedule);
+                kernel(&schedule(&program(&text), Isa::Avx2), Isa::Avx2).width
+            };
+            assert_eq!(width(&vectorized), Width::Bits32, "{text}");
+            // Lanes of the reduction itself.
+            let by_lanes = |dag: &Dag, isa| {
+                let mut schedule = vectorized(dag, isa);
+                schedule.annotate(StageId(0), A[1], LoopKind::Vectorized).unwrap();
+                schedule
+            };
+            assert_eq!(width(&by_lanes), Width::Bits32, "{text}");
+        }
     }
 }
 
