@@ -40,7 +40,7 @@ impl Lowering<'_> {
     }
 
     /// Returns whether an index is the same in all lanes: none of its forms has the vectorized loop, and
-    /// what it reads is neither masked nor in a register, which may hold results of other lanes.
+    /// what it reads is neither masked nor of a local tensor that each lane has for itself.
     pub(super) fn is_lane_invariant(&mut self, index: &Term) -> Result<bool, Unsupported> {
         let Some(lane) = self.lane else { return Ok(true) };
         let mut is_invariant = true;
@@ -48,9 +48,9 @@ impl Lowering<'_> {
         let mut reads = Vec::new();
         index.for_each_read(&mut |read| reads.push(read));
         for read in reads {
-            let is_local = self.tree.buffers[read.tensor.0 as usize].local;
+            let is_of_lane = self.allocations.scope_loops(read.tensor).contains(&lane);
             is_invariant = is_invariant
-                && !is_local
+                && !is_of_lane
                 && read.gather.is_empty()
                 && self.read_mask(read, true)? == MaskRef::All;
         }

@@ -1,12 +1,12 @@
 //! Reads whose place data decide, and reads in reverse and around an end, against the interpreter of programs.
 
 use super::text::{kernel, program};
-use super::words::{check_program, vectorized};
+use super::words::{check_program, check_scheduled, vectorized};
 use crate::vector::lower;
-use tvmtune_ir::dag::{DType, Number};
+use tvmtune_ir::dag::{DType, Dag, Number};
 use tvmtune_ir::interp::Array;
 use tvmtune_ir::target::Isa;
-use tvmtune_schedule::nest;
+use tvmtune_schedule::{Schedule, StageId, nest};
 
 const TYPES: [DType; 7] =
     [DType::F32, DType::I32, DType::F16, DType::Bf16, DType::I8, DType::U8, DType::Bool];
@@ -81,6 +81,36 @@ fn a_row_is_loaded_and_other_elements_are_gathered() {
             compute(|b| t.get([ids[[b]], b]).unwrap_or(-1.0))
         }";
     check_program(along_lanes, &arrays);
+}
+
+/// Attaches the stage before the last one to the first loop of this one.
+fn attached(dag: &Dag, isa: Isa) -> Schedule {
+    let mut schedule = vectorized(dag, isa);
+    let last = StageId(schedule.order.len() as u32 - 1);
+    let rows = schedule.stage(last).order[0];
+    for n in (0..last.0).rev() {
+        schedule.compute_at(StageId(n), last, rows).unwrap();
+    }
+    schedule
+}
+
+#[test]
+fn a_row_that_a_local_index_chooses_is_loaded() {
+    // The index is in a register outside of the lanes; the other one is of each lane.
+    for (index, is_loaded) in [("best[[b]]", true), ("(best[[b]] + d / 39)", false)] {
+        let text = format!(
+            "#[autotune(dims(B = 6, V = 5, D = 40))]
+             fn f(s: Tensor<f32, B, V>, t: Tensor<f32, V, D>) -> Tensor<f32, B, D> {{
+                 let best = compute(|b| argmax(0..V, |v| s[[b, v]]));
+                 compute(|b, d| t.get([{index}, d]).unwrap_or(-1.0))
+             }}"
+        );
+        let scores = Array::from_fn(DType::F32, &[6, 5], |n| Number::Float(((n * 7) % 11) as f64));
+        check_scheduled(&text, &[scores, table(DType::F32)], &attached);
+        let code = kernel(&attached(&program(&text), Isa::Avx512), Isa::Avx512).to_string();
+        assert_eq!(code.contains(".n["), is_loaded, "{code}");
+        assert_eq!(code.contains("]["), !is_loaded, "{code}");
+    }
 }
 
 #[test]
