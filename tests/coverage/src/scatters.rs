@@ -19,9 +19,11 @@ pub fn histograms(x: Tensor<u8, M, P>) -> Tensor<i32, M, B> {
 
 #[autotune(dims(E = 6000, S = 500, D = 64))]
 pub fn segment_mean(x: Tensor<f32, E, D>, seg: Tensor<i64, E>) -> Tensor<f32, S, D> {
-    let n = compute(|s| sum(0..E, |e| if seg[[e]] == s as i64 { 1.0 } else { 0.0 }));
-    let total = compute(|s, d| sum(0..E, |e| if seg[[e]] == s as i64 { x[[e, d]] } else { 0.0 }));
-    compute(|s, d| total[[s, d]] / max(n[[s]], 1.0))
+    let n: Tensor<f32, S> =
+        compute(|s| sum(0..E, |e| if seg[[e]] == s as i64 { 1.0 } else { 0.0 }));
+    compute(|s, d| {
+        sum(0..E, |e| if seg[[e]] == s as i64 { x[[e, d]] } else { 0.0 }) / max(n[[s]], 1.0)
+    })
 }
 
 #[autotune(dims(N = 2000, E = 12000, D = 64))]
@@ -40,10 +42,9 @@ pub fn messages(
 
 #[autotune(dims(N = 2000, E = 12000, D = 64))]
 pub fn greatest_message(x: Tensor<f32, E, D>, to: Tensor<i64, E>) -> Tensor<f32, N, D> {
-    let most = compute(|n, d| {
-        max(0..E, |e| if to[[e]] == n as i64 { x[[e, d]] } else { f32::NEG_INFINITY })
-    });
-    compute(|n, d| max(most[[n, d]], 0.0))
+    compute(|n, d| {
+        relu(max(0..E, |e| if to[[e]] == n as i64 { x[[e, d]] } else { f32::NEG_INFINITY }))
+    })
 }
 
 #[autotune(dims(N = 10000, C = 100))]
