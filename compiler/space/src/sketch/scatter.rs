@@ -60,9 +60,9 @@ impl Scatter {
     /// Returns the number of vectors that a term is added to; none if it is added to one element.
     fn n_vectors(&self, b: &Builder, stage: StageId) -> u64 {
         let extents = b.extents(stage);
-        let last = b.n_spatial(stage) - 1;
-        let vectors = |axis: &usize| match *axis == last {
-            true => extents[last].div_ceil(b.lanes()),
+        let n_spatial = b.n_spatial(stage);
+        let vectors = |axis: &usize| match *axis + 1 == n_spatial {
+            true => extents[*axis].div_ceil(b.lanes()),
             false => extents[*axis],
         };
         match self.others.as_slice() {

@@ -30,6 +30,11 @@ impl Writer<'_> {
             ("sum" | "mean", _) if self.chance(0.6) => self.product_of_elements(&inner, ty),
             _ => self.float(&inner, ty, 1),
         };
+        let body = match kind {
+            "sum" => self.where_data_choose(&inner, body, "0.0"),
+            "max" => self.where_data_choose(&inner, body, &format!("{ty}::NEG_INFINITY")),
+            _ => body,
+        };
         Some(format!("{kind}({ranges}, |{}| {body})", names(&axes)))
     }
 
@@ -79,7 +84,10 @@ impl Writer<'_> {
         let (ranges, axes) = self.ranges(scope)?;
         let inner = scope.within(&axes);
         let kind = self.pick(&["sum", "prod", "max", "min"]);
-        let body = self.integer(&inner, ty, 1);
+        let mut body = self.integer(&inner, ty, 1);
+        if kind == "sum" {
+            body = self.where_data_choose(&inner, body, "0");
+        }
         Some(format!("{kind}({ranges}, |{}| {body})", names(&axes)))
     }
 
@@ -90,6 +98,22 @@ impl Writer<'_> {
         let kind = self.pick(&["any", "all"]);
         let body = self.condition(&inner, 1);
         Some(format!("{kind}({ranges}, |{}| {body})", names(&axes)))
+    }
+
+    /// A term that counts, some of the time, where an integer of data is an index.
+    fn where_data_choose(&mut self, scope: &Scope, term: String, identity: &str) -> String {
+        if scope.axes.is_empty() || !self.chance(0.12) {
+            return term;
+        }
+        let axis = scope.axes[self.random.below(scope.axes.len())].name.clone();
+        let ty = self.pick(&["i64", "i64", "i32", "u32", "u8"]);
+        let Some(data) = self.element(scope, ty) else { return term };
+        let other = match self.random.below(3) {
+            0 => format!(" && {}", self.condition(scope, 0)),
+            _ => String::new(),
+        };
+        let offset = self.pick(&["", "", "", " + 1"]);
+        format!("if {data} == ({axis}{offset}) as {ty}{other} {{ {term} }} else {{ {identity} }}")
     }
 
     /// `argmax`, `argmin`, or `argtop`, an `i64`.

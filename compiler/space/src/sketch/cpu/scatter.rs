@@ -90,7 +90,7 @@ fn scatter(b: &mut Builder, stage: StageId) -> Result<()> {
     // Elements that are more than terms take longer to fill than terms to be read by each thread.
     let elements = scatter.chosen.iter().copied().filter(is_spatial);
     let fills = product(&extents, elements) >= product(&extents, terms.iter().copied())
-        || !scatter.others.contains(&(n_spatial - 1));
+        || !scatter.others.iter().any(|it| it + 1 == n_spatial);
     let by_elements = if fills { wanted } else { 1 };
     let chosen = split_chosen(b, (stage, &scatter), by_elements, &mut tasks)?;
     if fills {
@@ -167,12 +167,11 @@ fn split_others(
     n_blocks: u64,
     tasks: &mut Vec<AxisId>,
 ) -> Result<(Vec<AxisId>, Option<AxisId>)> {
-    let last = b.n_spatial(stage) - 1;
-    let mut loops: Vec<AxisId> =
-        scatter.others.iter().copied().filter(|it| *it != last).map(axis).collect();
-    if !scatter.others.contains(&last) {
-        return Ok((loops, None));
-    }
+    let n_spatial = b.n_spatial(stage);
+    let (last, others): (Vec<usize>, Vec<usize>) =
+        scatter.others.iter().partition(|it| **it + 1 == n_spatial);
+    let mut loops: Vec<AxisId> = others.into_iter().map(axis).collect();
+    let Some(last) = last.first().copied() else { return Ok((loops, None)) };
     let (name, extent) = (b.stage_name(stage).to_owned(), b.extents(stage)[last]);
     let best = VECTORS.min(extent.div_ceil(b.lanes() * n_blocks));
     let length = b.decide_lanes_of(format!("{name} lanes"), (stage, axis(last)), best);

@@ -101,6 +101,10 @@ fn programs() -> Vec<(Dag, Vec<i64>, &'static [&'static str])> {
         let dims = format!("E = 1..=21, S = 60, D = {d}");
         all.push((program(&dims, lookup, body), vec![21], ids));
     }
+    let one = "ids: Tensor<i64, E>, w: Tensor<f32, S>) -> Tensor<f32>";
+    let body =
+        "compute(|| sum((0..E, 0..S), |e, s| if ids[[e]] == s as i64 { w[[s]] } else { 0.0 }))";
+    all.push((program("E = 30, S = 90", one, body), vec![], ids));
     all
 }
 
