@@ -273,7 +273,7 @@ impl Inst {
                 }
             }
             Inst::Prefetch { place, .. } | Inst::LoadLong { place, .. } => {
-                place.for_each_use(visit)
+                place.for_each_use(visit);
             }
             Inst::Splat { src, .. } | Inst::FirstLane { src, .. } => visit(*src),
             Inst::Copy { src, .. } => src.for_each_use(visit),

@@ -110,7 +110,7 @@ fn integers_of_any_size_choose_no_element_but_theirs() {
     let definition =
         "Tensor<i32, S> { compute(|s| sum(0..E, |e| if a[[e]] == INDEX { 1 } else { 0 }))";
     check(&definition.replace("INDEX", "s as i64"), &[any], true);
-    check(&definition.replace("INDEX", "(s as i32 + 7)"), &[ends.clone()], false);
+    check(&definition.replace("INDEX", "(s as i32 + 7)"), std::slice::from_ref(&ends), false);
     check(&definition.replace("INDEX", "s as i32"), &[ends], true);
 }
 
