@@ -14,6 +14,7 @@ const CYCLES_PER_TERM: f64 = 7.0;
 /// Cycles of a vector: one that is added to memory, and one of a reduction over all terms; estimated.
 const CYCLES_PER_VECTOR: f64 = 2.0;
 const CYCLES_PER_MASKED_VECTOR: f64 = 1.0;
+
 /// The axes of a scatter.
 pub(super) struct Scatter {
     /// Axes of which data choose the index.
@@ -39,12 +40,13 @@ impl Scatter {
             .filter(|(_, it)| is_read_anywhere(b, stage, it))
             .collect();
         let is_chosen = |axis: usize| found.iter().any(|it| it.0 == axis);
-        let is_independent = |(axis, it): &(usize, Chosen)| {
-            let from = it.offset.as_constant().filter(|it| *it >= 0);
+        let is_independent = |(axis, chosen): &(usize, Chosen)| {
+            let greatest = integer_range(chosen.dtype).hi.min(i32::MAX.into());
+            let from = chosen.offset.as_constant().filter(|it| *it >= 0);
             let last = from.and_then(|it| it.checked_add_unsigned(extents[*axis] - 1));
-            let mentions = |axis: usize| is_chosen(axis) && it.data.mentions(VarId(axis as u32));
-            last.is_some_and(|it_| it_ <= integer_range(it.dtype).hi.min(i32::MAX.into()))
-                && !(0..extents.len()).any(mentions)
+            let mentions = |other: &usize| chosen.data.mentions(VarId(*other as u32));
+            last.is_some_and(|it| it <= greatest)
+                && !(0..extents.len()).filter(|it| is_chosen(*it)).any(|it| mentions(&it))
         };
         if found.is_empty() || !found.iter().all(is_independent) {
             return None;

@@ -51,7 +51,6 @@ fn split_among_threads(b: &mut Builder, root: StageId) -> Result<Option<StageId>
         scatter.deciding.iter().copied().filter(|it| *it >= n_spatial).collect();
     let longest = reduced.iter().copied().max_by_key(|it| extents[*it]);
     let is_along_last = scatter.others.iter().any(|it| it + 1 == n_spatial);
-    let n_parts = [threads, 2 * threads];
     let Some(longest) = longest.filter(|it| extents[*it].is_multiple_of(threads)) else {
         return Ok(None);
     };
@@ -65,7 +64,7 @@ fn split_among_threads(b: &mut Builder, root: StageId) -> Result<Option<StageId>
     let name = b.stage_name(root).to_owned();
     let divides = |it: &&u64| extents[longest].is_multiple_of(**it);
     let options: Vec<u64> =
-        n_parts.iter().filter(divides).map(|it| extents[longest] / it).collect();
+        [threads, 2 * threads].iter().filter(divides).map(|it| extents[longest] / it).collect();
     let best = extents[longest] / threads;
     let terms = b.decide(format!("{name} terms"), DecisionKind::Outer, &options, best);
     let parts = b.split(root, AxisId(longest as u32), &[Factor::Open(terms)])?;
