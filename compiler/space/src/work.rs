@@ -131,9 +131,12 @@ fn sum(products: impl Iterator<Item = Product>) -> Vec<Product> {
     terms
 }
 
-/// Returns the number of iterations of all axes.
-fn points(compute: &Compute, factor: f64) -> Product {
-    Product::new(factor, compute.axes.iter().map(|it| &it.extent))
+/// Returns the number of iterations of all axes but those of which data choose the index.
+fn points(dag: &Dag, compute: &Compute, factor: f64) -> Product {
+    let chosen = chosen_axes(compute, dag);
+    let is_chosen = |axis: usize| chosen.iter().any(|it| it.0 == axis);
+    let axes = compute.axes.iter().enumerate().filter(|it| !is_chosen(it.0));
+    Product::new(factor, axes.map(|it| &it.1.extent))
 }
 
 /// Returns the number of iterations that every schedule of a program in normal form has: of a prefix scan one for each value, of
@@ -157,10 +160,7 @@ fn executed(dag: &Dag, compute: &Compute, dims: &[i64]) -> Product {
     let mut masks = dont_care(dag, compute);
     let bounds = bound_predicates(dag, compute);
     masks.retain(|it| !bounds.contains(it));
-    let chosen = chosen_axes(compute, dag);
-    let others =
-        compute.axes.iter().enumerate().filter(|(n, _)| chosen.iter().all(|it| it.0 != *n));
-    Product::new(active_fraction(compute, &masks, dims), others.map(|(_, it)| &it.extent))
+    points(dag, compute, active_fraction(compute, &masks, dims))
 }
 
 /// Returns the predicates of reads that are in bounds: polynomials that are then not negative.
@@ -228,13 +228,18 @@ fn bytes_read(dag: &Dag, param: TensorId) -> Option<Traffic> {
     let element = dag.tensor(param).dtype.bytes() as f64;
     let (mut gathered, mut is_read, mut is_whole) = (Vec::new(), false, false);
     for compute in &dag.computes {
+        let chosen = chosen_axes(compute, dag);
+        let is_gathered = |it: &Subscript| match it {
+            Subscript::Value(_) => true,
+            Subscript::Affine(it) => chosen.iter().any(|(n, _)| it.mentions(VarId(*n as u32))),
+        };
         compute.body.walk(&mut |it| {
             if let Expr::Read { tensor, index } = it
                 && *tensor == param
             {
                 is_read = true;
-                if index.iter().any(|it| matches!(it, Subscript::Value(_))) {
-                    gathered.push(points(compute, element));
+                if index.iter().any(is_gathered) {
+                    gathered.push(points(dag, compute, element));
                 } else {
                     is_whole = true;
                 }
@@ -327,6 +332,12 @@ mod tests {
             }";
         check(embed, &[4096], &[3], 0.0, 4.0 * (3.0 + 3.0 * 8.0 + 3.0 * 8.0));
         check(embed, &[4096], &[4096], 0.0, 4.0 * (4096.0 + 800.0 + 4096.0 * 8.0));
+        // Of each row the element that a label names, and that added to as many.
+        let nll = "#[autotune(dims(B = 1..=64, V = 100))]
+            fn nll(y: Tensor<i64, B>, x: Tensor<f32, B, V>) -> Tensor<f32, B> {
+                compute(|b| sum(0..V, |v| if y[[b]] == v as i64 { x[[b, v]] } else { 0.0 }))
+            }";
+        check(nll, &[64], &[20], 20.0, 20.0 * (8.0 + 4.0 + 4.0));
         // Three sums of prefixes, of which each element is added once, of 20 rows.
         let prefix = "#[autotune(dims(R = 1..=40, N = 64))]
             fn cumulative(x: Tensor<f32, R, N>) -> Tensor<f32, R, N> {
