@@ -256,7 +256,7 @@ fn common_prefix(local_accesses: &[LocalAccess<'_>]) -> Vec<VarId> {
 
 /// Counts the vector registers of a tensor; `None` if it must be in memory.
 ///
-/// 64-bit integers of two words have no registers of their own. All accesses must divide the tensor into the same vectors: vectors that overlap without being
+/// All accesses must divide the tensor into the same vectors: vectors that overlap without being
 /// equal would need shuffles.
 fn n_vectors(
     tree: &Tree<'_>,

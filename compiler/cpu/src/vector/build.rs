@@ -102,7 +102,7 @@ pub(super) struct TreeBuilder<'n> {
     pub(super) divides: bool,
     /// Indices that wrap around are split into cases.
     by_cases: bool,
-    /// Elements that are in bounds.
+    /// Elements of the statement that are in bounds.
     pub(super) certain: Certain,
 }
 

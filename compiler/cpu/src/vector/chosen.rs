@@ -19,7 +19,7 @@ use tvmtune_ir::dag::integer_range;
 use tvmtune_ir::poly::{Interval, VarId};
 use tvmtune_schedule::nest::{self, ChosenIteration};
 
-/// The iteration of a loop that counts: the integer, less the form. If there is no such iteration, none does.
+/// The number of the iteration that counts, `data - less`. No iteration counts if it is outside of the extent.
 #[derive(Clone, Debug)]
 pub(super) struct Choice {
     data: Term,

@@ -65,7 +65,7 @@ impl Iterations {
     fn add(&mut self, dtype: DType, reducer: Option<Reducer>, n: f64) {
         match (dtype, reducer) {
             (DType::I64, Some(Reducer::Sum)) => self.long += n,
-            // By words, there are only sums.
+            // Only sums are lowered to words; other reductions take lanes of 64 bits.
             (DType::I64, Some(_)) => self.long = f64::INFINITY,
             (DType::I64 | DType::F64, _) => {}
             _ => self.narrow += n,

@@ -293,7 +293,7 @@ impl ValueGraph {
     fn leading_digits(&mut self, [low, high]: Words) -> (ValueId, ValueId) {
         let sign = self.sign(high);
         let size = self.binary(VectorBinary::Xor, high, sign);
-        // Without a digit behind the first, the float is not rounded up to the next power of two.
+        // Clearing the second digit keeps the conversion from rounding up to the next power of two.
         let behind = self.unary(VectorUnary::ShiftRight(1), size);
         let behind = self.not(behind);
         let first = self.binary(VectorBinary::And, size, behind);

@@ -4,23 +4,24 @@
 use super::{BinaryOp, CompareOp, Compute, DType, Expr, Literal, Types};
 use crate::poly::{Atom, Poly, VarId};
 
-/// The value of a variable for which a term of a reduction is not the reducer's identity.
+/// An equality comparison of a loop variable with data, outside of which a term of a reduction is the reducer's
+/// identity.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Chosen {
-    /// An integer that data decide.
+    /// A loop-invariant integer expression that reads a tensor.
     pub data: Expr,
-    /// What it is more than the variable; it does not mention it.
+    /// The loop-invariant difference of the index and the variable: `data == variable + offset`.
     pub offset: Poly,
     /// The type in which the two are compared.
     pub dtype: DType,
-    /// No other condition decides about the evaluation of the integer.
+    /// The integer is evaluated unconditionally: no other condition of the term guards its reads.
     pub is_certain: bool,
-    /// The term for that value.
+    /// The term with the comparison replaced by `true`.
     pub term: Expr,
 }
 
-/// Returns the value of a variable for which a term is not the identity, if that is one that none of the
-/// variables `is_inside`, of which it is one itself, changes.
+/// Returns the comparison by which data choose the value of a variable. The data are invariant in the loops whose
+/// variables are `is_inside`, the loop of `var` among them.
 pub fn chosen(
     term: &Expr,
     identity: &Expr,
@@ -31,8 +32,8 @@ pub fn chosen(
     Search { identity, var, is_inside, types }.term(term)
 }
 
-/// Returns the axes of a reduction of which data choose the index, and how. The term is that for all of these
-/// indices up to the last axis.
+/// Returns the axes of a reduction whose indices data choose, each with its comparison. Each term is without the
+/// comparisons of its own axis and of those before.
 pub fn chosen_axes(compute: &Compute, types: &dyn Types) -> Vec<(usize, Chosen)> {
     let Some(reducer) = compute.reducer else { return Vec::new() };
     let dtype = types.tensor(compute.tensor);

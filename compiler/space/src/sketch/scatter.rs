@@ -19,9 +19,9 @@ const CYCLES_PER_MASKED_VECTOR: f64 = 1.0;
 pub(super) struct Scatter {
     /// Axes of which data choose the index.
     pub(super) chosen: Vec<usize>,
-    /// Those that decide which index, spatial ones and reduced ones.
+    /// Spatial and reduced axes that index the data which choose.
     pub(super) deciding: Vec<usize>,
-    /// The others.
+    /// All other axes.
     pub(super) others: Vec<usize>,
 }
 
@@ -92,8 +92,8 @@ impl Scatter {
     }
 }
 
-/// Returns whether the integer that chooses can be read whatever conditions hold: no other one stands before it,
-/// or it is an element at the place of one axis along all of a tensor.
+/// Returns whether the data can be read unconditionally: no other condition guards the read, or each index of the
+/// read is an axis as long as the dimension.
 fn is_read_anywhere(b: &Builder, stage: StageId, chosen: &Chosen) -> bool {
     let axes = &b.compute(stage).axes;
     let mut is_inside = true;

@@ -7,7 +7,7 @@ use tvmtune_ir::interp::Array;
 use tvmtune_ir::target::Isa;
 use tvmtune_schedule::{AxisId, LoopKind, Schedule, StageId};
 
-/// Terms, more than elements.
+/// Number of terms; greater than that of elements.
 const E: u64 = 70;
 const S: u64 = 13;
 
@@ -128,7 +128,7 @@ fn other_conditions_choose_nothing() {
         );
         check(&definition, &[segments(DType::I64)], false);
     }
-    // What is added otherwise is no identity.
+    // The other branch adds 0.5, which is not the identity of a sum.
     let definition =
         "Tensor<f32, S> { compute(|s| sum(0..E, |e| if a[[e]] == s as i64 { 1.0 } else { 0.5 }))";
     check(definition, &[segments(DType::I64)], false);

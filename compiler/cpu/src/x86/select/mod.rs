@@ -348,7 +348,7 @@ impl Selector<'_> {
             }
             value => self.first_lane(value),
         };
-        // Even if it is 0, to keep the numbering of sums.
+        // Selected even if it is 0, so that the numbering of sums agrees with the induction plan.
         let from = self.linear(less);
         if *less != Linear::default() {
             let dst = self.new_int();

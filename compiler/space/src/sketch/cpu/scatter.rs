@@ -9,7 +9,8 @@
 //!           vectorized d_2:  y[row, s, d] += x[row, e, d]
 //! ```
 //!
-//! Where there are neither rows nor `d`, each thread has elements of its own for some of the terms (rfactor).
+//! Without rows and without `d`, the terms are shared out over threads: each thread reduces its terms into a private
+//! copy of the elements, and the copies are added up (privatization, by rfactor).
 
 use super::{TASKS_PER_THREAD, rows};
 use crate::sketch::layout::block_sizes;
@@ -41,8 +42,9 @@ fn schedule(b: &mut Builder, rows: &Rows) -> Result<()> {
     (rows::TEMPLATE.schedule)(b, rows)
 }
 
-/// Lets each thread add some of the terms to elements of its own, of a stage that it returns, if only the number
-/// of an element tells them apart otherwise: then each thread reads all terms, and skips those of others.
+/// Privatizes a scatter (rfactor): each thread adds a part of the terms to a private copy of the elements, of a
+/// stage that is returned. `None` if rows or lanes can be shared out over threads instead, or if there are fewer
+/// terms than elements.
 fn split_among_threads(b: &mut Builder, root: StageId) -> Result<Option<StageId>> {
     let (extents, n_spatial) = (b.extents(root), b.n_spatial(root));
     let Some(scatter) = b.scatter(root) else { return Ok(None) };
@@ -69,7 +71,7 @@ fn split_among_threads(b: &mut Builder, root: StageId) -> Result<Option<StageId>
     let terms = b.decide(format!("{name} terms"), DecisionKind::Outer, &options, best);
     let parts = b.split(root, AxisId(longest as u32), &[Factor::Open(terms)])?;
     let part = b.apply(|it| it.rfactor(root, parts[0]))?;
-    // Elements of different threads are apart in memory.
+    // Each private copy is contiguous, so that threads share no cache lines.
     b.permute(b.tensor_of(part), [n_spatial].into_iter().chain(0..n_spatial).collect())?;
     Ok(Some(part))
 }
@@ -147,7 +149,7 @@ fn split_chosen(
         let best = extents[*at].div_ceil(n_parts);
         n_parts = n_parts.div_ceil(extents[*at].div_ceil(best));
         let name = format!("{} part of {at}", b.stage_name(stage));
-        // Each part reads all terms, and one element is none that data choose.
+        // Each part reads all terms. A part of one element has no loop whose iteration data could choose.
         let mut options = block_sizes(extents[*at]);
         options.retain(|it| *it * MAX_PARTS >= extents[*at] && *it > 1);
         let part = b.decide(name, DecisionKind::Outer, &options, best);
