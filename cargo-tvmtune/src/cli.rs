@@ -313,12 +313,18 @@ pub(crate) struct Accept {
     /// devices begin with all
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) best: usize,
+    /// Accept schedules whose results are further from exact ones than those of what they replace
+    #[arg(long)]
+    pub(crate) less_accurate: bool,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Status {
     #[command(flatten)]
     pub(crate) selection: Selection,
+    /// Show how far results are from exact ones, on several classes of numbers, as records have it
+    #[arg(long)]
+    pub(crate) accuracy: bool,
     /// Print the result as JSON
     #[arg(long)]
     pub(crate) json: bool,
@@ -447,6 +453,10 @@ pub(crate) struct Verify {
     /// machine and on several numbers of threads: all bits are those of the definition
     #[arg(long)]
     pub(crate) bits: bool,
+    /// Measure how far results of the code that a build would embed are from exact ones, on several classes
+    /// of numbers
+    #[arg(long, conflicts_with_all = ["bits", "shipped"])]
+    pub(crate) accuracy: bool,
     /// Look at what the crate ships only, not at your cache
     #[arg(long)]
     pub(crate) shipped: bool,
@@ -491,6 +501,9 @@ pub(crate) struct Merge {
     /// The folder to add them to, instead of your cache
     #[arg(long, value_name = "FOLDER")]
     pub(crate) into: Option<PathBuf>,
+    /// Take schedules whose results are further from exact ones than those of what they replace there
+    #[arg(long, requires = "into")]
+    pub(crate) less_accurate: bool,
 }
 
 #[derive(Debug, Args)]

@@ -57,6 +57,7 @@ pub fn sample_record(n: u32) -> Record {
         source: Source::Evolved,
         trace: vec!["inline s0".to_owned()],
         measured: Some(measured),
+        accuracy: None,
         lineage: Vec::new(),
         images: Vec::new(),
     };

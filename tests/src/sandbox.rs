@@ -102,7 +102,7 @@ impl Sandbox {
 
     /// The records in the cache.
     pub fn records(&self) -> Vec<PathBuf> {
-        files(&self.cache().join("v3").join("records"))
+        files(&self.cache().join("v4").join("records"))
             .into_iter()
             .filter(|it| it.extension().is_some_and(|it| it == "toml"))
             .collect()

@@ -76,7 +76,7 @@ fn a_script_measures_nothing_and_says_that_a_session_would() {
     // Cargo would run a script again whose inputs a session writes.
     let output = sandbox.script(SCRIPT, "out", &[TUNE]);
     let watched = output.directives("rerun-if-changed");
-    let records = sandbox.cache().join("v3").join("records");
+    let records = sandbox.cache().join("v4").join("records");
     assert!(watched.iter().all(|it| !Path::new(it).starts_with(&records)), "{watched:?}");
     assert!(watched.iter().any(|it| it.ends_with("stamp")), "{watched:?}");
 }

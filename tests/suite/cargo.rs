@@ -86,7 +86,7 @@ fn a_dependent_crate_runs_the_kernels_that_its_dependency_ships() {
     run("default default");
     fs::remove_file(sandbox.package().join("Cargo.toml.orig")).expect("it is there");
     cargo(&sandbox, "", &["build"]);
-    let records = sandbox.cache().join("v3").join("records");
+    let records = sandbox.cache().join("v4").join("records");
     fs::rename(records, sandbox.package().join("tvmtune")).expect("both are here");
     fs::remove_dir_all(sandbox.cache()).expect("it is there");
     sandbox.write("Cargo.toml.orig", "");

@@ -84,7 +84,7 @@ pub fn documented() {}
     assert_eq!(recorded(&sandbox), ["scaled_sum"]);
     // An example is no part of what ships.
     let shipped = sandbox.package().join("tvmtune");
-    fs::rename(sandbox.cache().join("v3/records"), shipped).expect("both are here");
+    fs::rename(sandbox.cache().join("v4/records"), shipped).expect("both are here");
     let required = said(command(&sandbox, "", &["test", "--doc"]).env("TVMTUNE", "require"));
     assert!(required.code == Some(0) && required.out.contains("1 passed"), "{required:?}");
 }
@@ -145,7 +145,7 @@ fn a_folder_of_records_that_is_a_file_is_named_and_nothing_else_is_lost() {
 
     // The build goes on without results that can't be written.
     let sandbox = Sandbox::new("sandbox", SOURCE);
-    let records = sandbox.cache().join("v3/records");
+    let records = sandbox.cache().join("v4/records");
     fs::create_dir_all(records.parent().expect("it has one")).expect("writable");
     fs::write(&records, "a file").expect("writable");
     let output = sandbox.build(SCRIPT, "out", &tune);

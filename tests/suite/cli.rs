@@ -132,7 +132,7 @@ fn records_of_kernels_that_are_gone_are_found_and_removed_on_demand() {
 fn databases_are_united() {
     let sandbox = Sandbox::new("sandbox", SOURCE);
     check(&sandbox, &["tune", "--trials", "4"], 0);
-    let from = sandbox.cache().join("v3").join("records");
+    let from = sandbox.cache().join("v4").join("records");
     let into = sandbox.package().join("elsewhere");
     let folders = [from.display().to_string(), into.display().to_string()];
     let merged = check(&sandbox, &["merge", &folders[0], "--into", &folders[1]], 0);

@@ -32,7 +32,7 @@ pub(crate) fn recorded(sandbox: &Sandbox) -> Vec<String> {
 
 /// Moves the records of the cache into the package.
 fn ship(sandbox: &Sandbox) {
-    let (from, to) = (sandbox.cache().join("v3/records"), sandbox.package().join("tvmtune"));
+    let (from, to) = (sandbox.cache().join("v4/records"), sandbox.package().join("tvmtune"));
     let _ = fs::remove_dir_all(&to);
     fs::rename(from, to).expect("both are here");
 }

@@ -247,7 +247,7 @@ fn a_session_leaves_a_log_and_records_and_goes_on_from_them() {
     };
     let first = tune("4");
     assert!(first.len() == 4 && first.iter().any(|it| it.outcome.timing().is_some()));
-    let dir = folder.path().join("results/tuning/v3/records");
+    let dir = folder.path().join("results/tuning/v4/records");
     let database = Database::new(vec![Store { kind: StoreKind::Crate, dir }], None);
     let records: Vec<_> = database.list().collect();
     let [(_, path, Ok(record))] = &records[..] else { panic!("a record for each program") };

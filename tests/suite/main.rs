@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "what tests call is part of a test")]
 
 mod acceptance;
+mod accuracy;
 mod ansor;
 mod backends;
 mod budgets;

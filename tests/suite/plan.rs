@@ -75,6 +75,7 @@ fn entry(source: Source, trace: Vec<String>, median_ns: f64) -> Entry {
         source,
         trace,
         measured: Some(measured),
+        accuracy: None,
         lineage: Vec::new(),
         images: Vec::new(),
     }

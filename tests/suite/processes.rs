@@ -204,7 +204,7 @@ fn a_cache_that_cannot_be_written_is_said_before_the_budget_is_spent() {
     }
     let sandbox = Sandbox::new("sandbox", SOURCE);
     fs::create_dir_all(sandbox.cache()).unwrap();
-    fs::write(sandbox.cache().join("v3"), "a file").unwrap();
+    fs::write(sandbox.cache().join("v4"), "a file").unwrap();
     let start = Instant::now();
     let tune = said(sandbox.command(TVMTUNE).args(["tune", "--budget", "100s"]));
     assert!(tune.code == Some(2) && tune.err.contains("set `TVMTUNE_CACHE`"), "{tune:?}");

@@ -15,6 +15,10 @@ use crate::render::count;
 pub(crate) fn run(arguments: &Merge) -> Result<Exit> {
     let no_code = Files::default();
     let own = Database::new(Vec::new(), Cache::discover());
+    let accept = match arguments.less_accurate {
+        true => Database::accept_less_accurate,
+        false => Database::accept,
+    };
     let (mut n_merged, mut n_refused) = (0, 0);
     for folder in &arguments.from {
         if !folder.is_dir() {
@@ -24,7 +28,7 @@ pub(crate) fn run(arguments: &Merge) -> Result<Exit> {
         let from = Database::new(vec![store], None);
         for (_, _, record) in from.list() {
             let merged = record.and_then(|it| match &arguments.into {
-                Some(into) => Database::accept(into, &it, &no_code, usize::MAX),
+                Some(into) => accept(into, &it, &no_code, usize::MAX),
                 None => own.put(&it, &no_code),
             });
             match merged {

@@ -1,6 +1,7 @@
 //! The commands, a file each: what it needs, what it prints, how it ends.
 
 pub(crate) mod accept;
+mod accuracy;
 pub(crate) mod bench;
 pub(crate) mod buckets;
 pub(crate) mod check;

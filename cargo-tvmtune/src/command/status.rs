@@ -12,13 +12,14 @@ use tvmtune_build::report::{OpReport, TuningStatus, rest, summary};
 use tvmtune_ir::dag::Numerics;
 use tvmtune_plan::database::{CacheUse, Choice, Lookup, StoreKind};
 use tvmtune_plan::device;
-use tvmtune_plan::record::{SearchLimits, Tier};
+use tvmtune_plan::record::{Accuracy, SearchLimits, Tier};
 
+use super::accuracy::{self, AccuracyRow};
 use crate::cli::Status;
 use crate::device_plan::{self, PlannedVariant};
 use crate::output::{eprintln, print, println};
 use crate::records::{self, PackageRecords};
-use crate::render::{Table, ago, latency, took, weighted};
+use crate::render::{Table, ago, count, latency, took, weighted};
 use crate::{Exit, workspace};
 
 /// One bucket of a kernel on the instruction set of this machine, or on a CUDA device.
@@ -43,16 +44,21 @@ struct StatusRow {
     /// The machine where it was measured; `None` for this one.
     measured_on: Option<String>,
     age_seconds: Option<u64>,
+    /// The errors of its results, by class of numbers, if its record has them.
+    accuracy: Option<Accuracy>,
 }
 
 pub(crate) fn run(arguments: &Status) -> Result<Exit> {
     let packages = workspace::packages(&arguments.selection)?;
-    let (mut rows, mut reports) = (Vec::new(), Vec::new());
+    let (mut rows, mut reports, mut left_out) = (Vec::new(), Vec::new(), Vec::new());
     for package in &packages {
         let records = PackageRecords::discover(package, CacheUse::Include);
         let (gpu, limits) = (records.gpu(), records.limits());
         let plan_target = PlanTarget { device: device::detect(), gpu, limits };
         for (op, lookup) in records.ops() {
+            if lookup.n_left_out > 0 {
+                left_out.push((op.name().to_owned(), lookup.n_left_out));
+            }
             let mut report = OpReport {
                 name: op.name().to_owned(),
                 cpu: TuningStatus::Exact,
@@ -79,11 +85,19 @@ pub(crate) fn run(arguments: &Status) -> Result<Exit> {
             reports.push(report);
         }
     }
+    for (name, n) in &left_out {
+        let schedules = count(*n, "schedule");
+        eprintln!("note: `{name}`: {schedules} found with free numerics do not keep its order");
+    }
     for why in reports.iter().filter_map(|it| it.broken.as_ref()) {
         eprintln!("error: {why}");
     }
     if arguments.json {
         println!("{}", serde_json::to_string_pretty(&rows)?);
+        return Ok(Exit::Done);
+    }
+    if arguments.accuracy {
+        print_accuracy(&rows);
         return Ok(Exit::Done);
     }
     print!("{}", table(&rows));
@@ -124,6 +138,7 @@ fn row(
         device: choice.map(|it| it.record.device.to_string()),
         measured_on: choice.and_then(|it| elsewhere(&it)),
         age_seconds: choice.and_then(|it| age_seconds(lookup, &it)),
+        accuracy: choice.and_then(|it| accuracy::recorded(&it)),
     }
 }
 
@@ -141,6 +156,26 @@ fn age_seconds(lookup: &Lookup, choice: &Choice<'_>) -> Option<u64> {
     let mut records = lookup.records.iter();
     let is_cached = records.any(|it| it.path == choice.path && it.store == StoreKind::Cache);
     is_cached.then(|| records::age(choice.path))?.map(|it| it.as_secs())
+}
+
+/// Prints the errors that records have.
+fn print_accuracy(rows: &[StatusRow]) {
+    let of_row = |row: &StatusRow| AccuracyRow {
+        name: row.name.clone(),
+        extents: row.extents.clone(),
+        isa: row.isa.clone(),
+        tier: row.tier,
+        accuracy: row.accuracy.clone(),
+        refusal: None,
+    };
+    let rows: Vec<AccuracyRow> = rows.iter().map(of_row).collect();
+    print!("{}", accuracy::table(&rows));
+    println!("\n{}", accuracy::LEGEND);
+    if rows.iter().any(|it| it.accuracy.is_none()) {
+        println!(
+            "`cargo tvmtune verify --accuracy` measures that of schedules without a record of it"
+        );
+    }
 }
 
 fn table(rows: &[StatusRow]) -> Table {

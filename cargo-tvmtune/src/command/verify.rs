@@ -18,7 +18,7 @@ use tvmtune_tuner::compile::{Nvrtc, usage};
 use tvmtune_tuner::measure::{Measurer, WorkerCommand};
 use tvmtune_tuner::tune::{self, Workload};
 
-use super::verify_bits;
+use super::{accuracy, verify_bits};
 use crate::cli::Verify;
 use crate::output::println;
 use crate::records::{self, PackageRecords};
@@ -63,6 +63,9 @@ enum Verdict {
 pub(crate) fn run(arguments: &Verify) -> Result<Exit> {
     if arguments.bits {
         return verify_bits::run(arguments);
+    }
+    if arguments.accuracy {
+        return accuracy::verify(arguments);
     }
     let packages = workspace::packages(&arguments.selection)?;
     let worker = WorkerCommand::this_executable()?;

@@ -5,6 +5,7 @@
 //! by the compiler of the user, and runs in a process of its own: it may panic, or never return.
 
 mod compiled;
+pub(crate) mod exact; // in double precision
 pub mod rounding; // errors of ill-conditioned elements
 
 use std::sync::OnceLock;

@@ -23,8 +23,25 @@ pub const ERROR: f64 = 1.0 / 2_097_152.0;
 /// Errors of code are taken to be at most this many times what the definition shows.
 const MARGIN: f64 = 4.0;
 
-/// The patterns in which errors are put in: they repeat after so many points of a compute.
-const PERIODS: [i64; 3] = [2, 3, 5];
+/// A pattern in which errors are put in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Pattern {
+    /// Errors repeat after so many points of a compute; an even number, so that none is zero.
+    period: i64,
+    /// The distance, in points, of the errors of an operation and of the next one.
+    stride: i64,
+    /// The number of neighboring points with the same error, as where partial sums are long.
+    block: i64,
+}
+
+/// The patterns: errors of two operations, or of two parts of a sum, that cancel in one of them add up in
+/// another, whatever their signs.
+pub(super) const PATTERNS: [Pattern; 4] = [
+    Pattern { period: 2, stride: 0, block: 1 },
+    Pattern { period: 2, stride: 1, block: 64 },
+    Pattern { period: 4, stride: 1, block: 8 },
+    Pattern { period: 6, stride: 5, block: 1 },
+];
 
 /// Returns the absolute tolerance of each element of each result, if operations have that relative error;
 /// infinity where the perturbed program gives an infinity or NaN and the exact one a number, or the reverse.
@@ -36,8 +53,9 @@ pub fn slack(
     error: f64,
 ) -> Vec<Vec<f64>> {
     let mut slack: Vec<Vec<f64>> = expected.iter().map(|it| vec![0.0; it.len()]).collect();
-    for period in PERIODS {
-        let found = interp::run(&perturbed(dag, period, error), dims, params, scalars);
+    for pattern in PATTERNS {
+        let found =
+            interp::run(&perturbed(dag, pattern, Roundings::Large(error)), dims, params, scalars);
         for ((slack, found), expected) in slack.iter_mut().zip(&found).zip(expected) {
             for (n, it) in slack.iter_mut().enumerate() {
                 *it = it.max(MARGIN * distance(found.get(n), expected.get(n)));
@@ -103,19 +121,42 @@ pub fn distance(a: Number, b: Number) -> f64 {
     if distance.is_finite() { distance } else { f64::INFINITY }
 }
 
+/// The errors that operations of a perturbed program have.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Roundings {
+    /// Of that relative size, in floats that are not halves.
+    Large(f64),
+    /// Those of rounding once to the type: of halves, and of each step of a sum, too.
+    Single,
+}
+
 /// The program with an error in each operation that rounds.
-fn perturbed(dag: &Dag, period: i64, error: f64) -> Dag {
+pub(super) fn perturbed(dag: &Dag, pattern: Pattern, roundings: Roundings) -> Dag {
     let mut computes = dag.computes.clone();
     let n_errors = Cell::new(0);
     for compute in &mut computes {
-        let errors = |n| Errors { dag, point: point(n), period, error, n_errors: &n_errors };
-        compute.body = errors(compute.axes.len()).expr(&compute.body);
+        let errors = |n| Errors { dag, point: point(n), pattern, roundings, n_errors: &n_errors };
+        let each = errors(compute.axes.len());
+        compute.body = each.expr(&compute.body);
         if is_float_sum(dag, compute) {
+            if roundings == Roundings::Single {
+                compute.body = each.with_error(compute.body.clone());
+            }
             // All terms of an element err in the same way, as where a sum is long.
             compute.body = errors(compute.n_spatial).with_error(compute.body.clone());
         }
     }
     Dag { computes, ..dag.clone() }
+}
+
+/// The relative error of rounding once to a float type, at most.
+pub(super) fn of_rounding(dtype: DType) -> f64 {
+    match dtype {
+        DType::F16 => 1.0 / 2048.0,
+        DType::Bf16 => 1.0 / 256.0,
+        DType::F64 => f64::EPSILON / 2.0,
+        _ => ERROR / 8.0,
+    }
 }
 
 fn is_float_sum(dag: &Dag, compute: &Compute) -> bool {
@@ -133,10 +174,9 @@ fn point(n: usize) -> Poly {
 struct Errors<'a> {
     dag: &'a Dag,
     point: Poly,
-    period: i64,
-    /// The greatest relative error.
-    error: f64,
-    /// The errors so far: each has another sign than the one before, so that they do not cancel.
+    pattern: Pattern,
+    roundings: Roundings,
+    /// The number of errors so far.
     n_errors: &'a Cell<i64>,
 }
 
@@ -161,27 +201,47 @@ impl Errors<'_> {
                 then: inner(then),
                 otherwise: inner(otherwise),
             },
-            Expr::Cast(to, a) => Expr::Cast(*to, inner(a)),
+            Expr::Cast(to @ (DType::F16 | DType::Bf16), a)
+                if self.roundings == Roundings::Single =>
+            {
+                Expr::Cast(*to, Box::new(self.with_relative_error(of_rounding(*to), self.expr(a))))
+            }
+            Expr::Cast(to, a) => {
+                let value = Expr::Cast(*to, inner(a));
+                let rounds = self.roundings == Roundings::Single && a.dtype(self.dag).is_integer();
+                if rounds { self.with_error(value) } else { value }
+            }
         }
     }
 
-    /// `value * (1 + error)`, if it is a float that has room for such an error.
+    /// The value with the error of an operation that gives it.
     fn with_error(&self, value: Expr) -> Expr {
+        let error = match self.roundings {
+            Roundings::Large(error) => error,
+            Roundings::Single => of_rounding(DType::F32),
+        };
+        self.with_relative_error(error, value)
+    }
+
+    /// `value * (1 + error)`, if it is a float that has room for such an error.
+    fn with_relative_error(&self, error: f64, value: Expr) -> Expr {
         let dtype = value.dtype(self.dag);
         if !matches!(dtype, DType::F32 | DType::F64) {
             return value;
         }
         let number = |it: f64| Expr::Const(Literal::Float(it), dtype);
         let binary = |op, a, b| Expr::Binary(op, Box::new(a), Box::new(b));
-        let period = Expr::Const(Literal::Int(self.period), DType::I64);
+        let Pattern { period, stride, block } = self.pattern;
+        let int = |it: i64| Expr::Const(Literal::Int(it), DType::I64);
         let n = self.n_errors.get();
         self.n_errors.set(n + 1);
-        let point = self.point.clone() + Poly::constant(n);
-        let phase = binary(BinaryOp::Rem, Expr::Index(point), period);
+        let point = binary(BinaryOp::Div, Expr::Index(self.point.clone()), int(block));
+        let shifted = binary(BinaryOp::Add, point, int(n * stride));
+        let phase = binary(BinaryOp::Rem, shifted, int(period));
         // From -1 to 1, so that neither direction prevails.
-        let middle = (self.period - 1) as f64 / 2.0;
+        let middle = (period - 1) as f64 / 2.0;
         let signed = binary(BinaryOp::Sub, Expr::Cast(dtype, Box::new(phase)), number(middle));
-        let error = binary(BinaryOp::Mul, signed, number(self.error / middle));
+        let error = binary(BinaryOp::Mul, signed, number(error / middle));
         binary(BinaryOp::Mul, value, binary(BinaryOp::Add, error, number(1.0)))
     }
 }

@@ -14,6 +14,7 @@ use std::io::{self, Read, Write};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tvmtune_ir::dag::DType;
+use tvmtune_plan::record::Class;
 
 use crate::definition::rounding::IllConditioned;
 use crate::outcome::{Outcome, Timing};
@@ -147,6 +148,8 @@ pub(super) enum Numbers {
     Positive,
     /// Floats that are huge, denormal, equal, or cancel.
     Hostile,
+    /// Floats of a class by which accuracy is measured.
+    Of(Class),
 }
 
 /// A result, and its tolerance: `|a - b| <= abs + rel * |b|`, more for some of its elements.

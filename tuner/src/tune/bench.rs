@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tvmtune_ir::dag::Numerics;
 use tvmtune_ir::target::Target;
+use tvmtune_plan::record::Accuracy;
 use tvmtune_schedule::Instruction;
 
 use super::code::Builder;
@@ -104,6 +105,32 @@ fn replace_timings(outcomes: &mut [Outcome], timings: Vec<Timing>) {
     for (outcome, timing) in timed.zip(timings) {
         *outcome = Outcome::Timed(timing);
     }
+}
+
+/// Measures the errors of the code of a trace, at the largest extents of a bucket; `None` if exact results are
+/// not known, or the code fails. The inner error says why there is no code.
+///
+/// # Errors
+///
+/// [`MeasureError`] if nothing can be run at all.
+pub fn accuracy(
+    bucket: Bucket<'_>,
+    target: Target,
+    trace: &[Instruction],
+    measurer: &mut dyn Measure,
+) -> Result<Result<Option<Accuracy>, String>, MeasureError> {
+    let builder = match Builder::new(target, None) {
+        Ok(builder) => builder,
+        Err(error) => return Ok(Err(error.to_string())),
+    };
+    let task = Task::new(bucket.workload, bucket.ranges, &builder);
+    let code = match task.build(trace) {
+        Ok(code) => code,
+        Err(why) => return Ok(Err(why)),
+    };
+    let job = code.job(&[super::accuracy::case(&task)]);
+    let mut found = super::accuracy::errors(&task, &[&job], Duration::MAX, measurer)?;
+    Ok(Ok(found.swap_remove(0)))
 }
 
 /// The seed of arguments to verify on: another one than for tuning.

@@ -144,6 +144,7 @@ mod tests {
             timing: timing(100e3),
             is_verified: true,
             error: None,
+            accuracy: None,
         };
         let baseline = |candidate| DriftBaseline::new(candidate, Policy::default());
         let mut drift = baseline(candidate.clone()).unwrap();

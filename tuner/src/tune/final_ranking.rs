@@ -4,18 +4,25 @@
 //! Timings taken during search are minutes apart, and clocks drift by more than candidates differ. The
 //! default schedule comes first unless another one is significantly faster, also inside of a range.
 
+use std::time::Duration;
+
 use tvmtune_plan::record::Source;
 
+use super::accuracy;
 use super::budget::FinalPlan;
+use super::event::Event;
 use super::oracle::{Judging, Verdict};
 use super::session::{Candidate, Context, Session};
 use crate::executor::Stage;
-use crate::measure::MeasureError;
+use crate::measure::{Job, MeasureError};
 
 /// The significance level of a difference to the default schedule.
 const SIGNIFICANCE_LEVEL: f64 = 0.05;
 /// The relative gain over the default schedule that another one needs besides.
 const MIN_GAIN: f64 = 0.005;
+/// The share of the time of a task for measuring accuracy, and the least time that is worth a start.
+const ACCURACY_SHARE: f64 = 0.05;
+const MIN_ACCURACY_TIME: Duration = Duration::from_millis(20);
 
 impl Session {
     /// Ranks the candidates by timings side by side; empty if none is correct.
@@ -28,10 +35,53 @@ impl Session {
         // A default schedule that nothing competes with was verified when it was measured.
         if plan.rounds == 0 {
             self.good.retain(|it| it.source == Source::Default);
-            return Ok(std::mem::take(&mut self.good));
+            let mut default = std::mem::take(&mut self.good);
+            self.measure_accuracy(&mut default, ctx)?;
+            return Ok(default);
         }
         let finalists = ctx.stage(Stage::Rank, |ctx| self.rank(plan, seed, ctx))?;
-        ctx.stage(Stage::Judge, |ctx| self.confirm(finalists, seed, ctx))
+        ctx.stage(Stage::Judge, |ctx| {
+            let mut finalists = self.confirm(finalists, seed, ctx)?;
+            while !self.measure_accuracy(&mut finalists, ctx)? {
+                finalists.remove(0);
+                finalists = self.confirm(finalists, seed, ctx)?;
+            }
+            Ok(finalists)
+        })
+    }
+
+    /// Measures the accuracy of the first candidate and of the default schedule, as far as there is time; returns
+    /// false if results of the first one are wrong where those of the default schedule are right.
+    fn measure_accuracy(
+        &mut self,
+        finalists: &mut [Candidate],
+        ctx: &mut Context<'_>,
+    ) -> Result<bool, MeasureError> {
+        let limit = self.spent.mul_f64(ACCURACY_SHARE).min(self.judging);
+        if finalists.is_empty() || limit < MIN_ACCURACY_TIME || !ctx.measurer.runs_code() {
+            return Ok(true);
+        }
+        let default = finalists.iter().position(|it| it.source == Source::Default);
+        let measured = match default {
+            Some(default) if default > 0 => vec![0, default],
+            _ => vec![0],
+        };
+        let jobs: Vec<&Job> = measured.iter().map(|it| &finalists[*it].job).collect();
+        // From now on the measurer has other arguments.
+        *ctx.set_up = None;
+        let found = accuracy::errors(&self.task, &jobs, limit, ctx.measurer)?;
+        for (n, accuracy) in measured.iter().zip(found) {
+            finalists[*n].accuracy = accuracy;
+        }
+        let known = default.and_then(|it| finalists[it].accuracy.as_ref());
+        let found = finalists[0].accuracy.as_ref();
+        let loss = found.zip(known).and_then(|(found, known)| found.wrong_beside(known));
+        if let Some(loss) = &loss {
+            self.failures += 1;
+            let what = format!("{}: a schedule is left out: it has {loss}", self.task.name);
+            (ctx.on_event)(Event::Warning { what });
+        }
+        Ok(loss.is_none())
     }
 
     /// Times the best candidates side by side; empty if one fails.

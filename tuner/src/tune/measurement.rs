@@ -132,6 +132,7 @@ impl Session {
                     timing,
                     is_verified,
                     error,
+                    accuracy: None,
                 });
             }
         }

@@ -5,7 +5,7 @@
 //!
 //! `tuner.rs` runs the loop, and `scheduler.rs` allocates the budget to tasks. Of one task, `session.rs`
 //! is the state, `open.rs` the beginning, `round.rs` a batch of trials, `measurement.rs` one trial,
-//! `final_ranking.rs` the end, `former.rs` the comparison with code of earlier releases, `save.rs` the
+//! `final_ranking.rs` the end, `accuracy.rs` the errors of the winner, `former.rs` the comparison with code of earlier releases, `save.rs` the
 //! record. `code.rs` builds candidates, `oracle.rs` computes
 //! what they must return, `shared.rs` is what tasks share: a cost model, transfer sources, the oracle.
 //! `spent.rs` counts the time of all that.
@@ -18,6 +18,7 @@
 //! - Results are on disk after every round, and trials after every batch: a kill loses the batch in
 //!   flight.
 
+mod accuracy;
 mod batch;
 mod bench;
 mod budget;
@@ -52,7 +53,7 @@ mod task;
 mod transfer;
 mod tuner;
 
-pub use bench::{Bench, bench, verify};
+pub use bench::{Bench, accuracy, bench, verify};
 pub use budget::Budget;
 pub use code::BuilderError;
 pub use event::{Event, FormerCode, Reason, TaskName, TaskResult};

@@ -17,10 +17,6 @@ use super::options::Reuse;
 use super::session::{Candidate, Session, lines, tenths};
 use super::tuner::Tuner;
 
-/// The effort of a bucket in which code of an earlier release was faster than all candidates: the next
-/// build or `cargo tvmtune tune` goes on.
-const UNFINISHED: (u64, f64, bool) = (2, 0.0, false);
-
 /// The time of waiting for the lock of the records when the budget is spent.
 const LEAST_PATIENCE: Duration = Duration::from_secs(1);
 
@@ -96,7 +92,8 @@ impl Tuner<'_> {
                 entries.into_iter().for_each(|it| bucket.add(it));
             }
             if is_own && is_behind {
-                (bucket.trials, bucket.seconds, bucket.complete) = UNFINISHED;
+                // Code of an earlier release was faster than all candidates.
+                bucket.begin_anew();
             }
         })?;
         if let Some(what) = warning {
@@ -151,6 +148,7 @@ fn entries(session: &Session, candidates: &[&Candidate]) -> Vec<Entry> {
         source: it.source,
         trace: lines(&it.trace),
         measured: Some(it.timing.to_measured(conditions(it))),
+        accuracy: it.accuracy.clone(),
         lineage: if it.source == Source::Default {
             Vec::new()
         } else {

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use tvmtune_ir::artifact::ArtifactId;
 use tvmtune_ir::target::Target;
-use tvmtune_plan::record::Source;
+use tvmtune_plan::record::{Accuracy, Source};
 use tvmtune_schedule::Instruction;
 
 use super::budget::{Budget, Candidates, FinalPlan};
@@ -67,6 +67,8 @@ pub(super) struct Candidate {
     pub(super) is_verified: bool,
     /// The largest difference of its results, as a share of the tolerance, if it was looked for.
     pub(super) error: Option<f64>,
+    /// The errors of its results by class of arguments, if they were measured.
+    pub(super) accuracy: Option<Accuracy>,
 }
 
 /// The origin of a measured point.

@@ -83,6 +83,12 @@ impl Dag {
         self.orders = self.computes.iter().map(|it| self.order_of_terms(it)).collect();
     }
 
+    /// Returns the same program with free numerics.
+    #[must_use]
+    pub fn with_free_numerics(&self) -> Dag {
+        Dag { numerics: Numerics::Free, orders: Vec::new(), ..self.clone() }
+    }
+
     /// Returns the order of a reduction, where it is fixed.
     pub fn order(&self, compute: &Compute) -> Option<Order> {
         let order = *self.orders.get(self.producer(compute.tensor)?.0 as usize)?;

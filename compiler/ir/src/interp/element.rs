@@ -26,6 +26,8 @@ pub struct Elements<'a> {
     /// The elements evaluated so far, by tensor and row-major position.
     known: BTreeMap<(TensorId, usize), Number>,
     n_evaluated: u64,
+    /// The number of evaluations after which values mean nothing any more.
+    limit: u64,
 }
 
 impl<'a> Elements<'a> {
@@ -41,7 +43,20 @@ impl<'a> Elements<'a> {
         assert_eq!(scalars.len(), dag.scalars.len(), "a value for each run-time scalar");
         let typed = scalars.iter().zip(&dag.scalars).map(|(it, scalar)| it.cast(scalar.dtype));
         let scalars = typed.collect();
-        Self { dag, dims, params, scalars, known: BTreeMap::new(), n_evaluated: 0 }
+        let known = BTreeMap::new();
+        Self { dag, dims, params, scalars, known, n_evaluated: 0, limit: u64::MAX }
+    }
+
+    /// The same elements, but evaluation ends after that many evaluations of bodies: the values of elements
+    /// are arbitrary once it [is exhausted](Elements::is_exhausted).
+    #[must_use]
+    pub fn with_limit(self, limit: u64) -> Self {
+        Self { limit, ..self }
+    }
+
+    /// Returns whether the limit was reached.
+    pub fn is_exhausted(&self) -> bool {
+        self.n_evaluated > self.limit
     }
 
     /// The element of a tensor at a row-major position.
@@ -73,7 +88,9 @@ impl<'a> Elements<'a> {
                 None => self.reduce(reducer, compute, &extents, point),
             },
         };
-        self.known.insert((tensor, flat), value);
+        if !self.is_exhausted() {
+            self.known.insert((tensor, flat), value);
+        }
         value
     }
 
@@ -86,6 +103,9 @@ impl<'a> Elements<'a> {
         let n_unknown = (1..=n).find(is_known).map_or(n, |it| it - 1);
         for back in (1..=n_unknown).rev() {
             self.get(tensor, place(back));
+            if self.is_exhausted() {
+                break;
+            }
         }
     }
 
@@ -116,7 +136,7 @@ impl<'a> Elements<'a> {
                     Number::Float(it) if wide => exact *= it,
                     _ => result = result.binary(reducer.op(), value, dtype),
                 }
-                if !advance(&mut point[first..], &extents[first..]) {
+                if self.is_exhausted() || !advance(&mut point[first..], &extents[first..]) {
                     break;
                 }
             }
@@ -145,7 +165,7 @@ impl<'a> Elements<'a> {
                 let value = self.term(reducer, compute, &point);
                 let so_far = &mut partial[(n % run) as usize % n_partial];
                 *so_far = value.combined_with(*so_far, reducer, dtype);
-                if !advance(&mut point[first..], &extents[first..]) {
+                if self.is_exhausted() || !advance(&mut point[first..], &extents[first..]) {
                     break;
                 }
             }

@@ -9,6 +9,7 @@ use std::time::Duration;
 use super::holder::Holder;
 use crate::printable::{Printable, shown};
 use crate::record::RecordError;
+use crate::record::accuracy::Loss;
 
 /// The error of a file. Most callers show it as a warning and continue.
 #[derive(Debug, thiserror::Error)]
@@ -44,6 +45,12 @@ pub enum DatabaseError {
         shown(path)
     )]
     Artifact { path: PathBuf, what: &'static str },
+    /// A schedule would be replaced by one that is less accurate.
+    #[error(
+        "`{}` was not changed: it would have {loss}; say `--less-accurate` to take it all the same",
+        shown(path)
+    )]
+    LessAccurate { path: PathBuf, loss: Loss },
     /// Another process held a lock for longer than there was time to wait.
     #[error(
         "waited {} s for {holder}, which has locked `{}`; {}",
@@ -82,6 +89,7 @@ impl DatabaseError {
             | Self::NoFolder { path }
             | Self::Link { path }
             | Self::TooMany { path, .. }
+            | Self::LessAccurate { path, .. }
             | Self::Artifact { path, .. } => Some(path),
             // Nothing about these would change with the file.
             Self::Busy { .. }

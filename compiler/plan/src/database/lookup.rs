@@ -19,6 +19,9 @@ pub struct Lookup {
     pub images: Images,
     /// Errors of files that are no valid records or images.
     pub warnings: Vec<DatabaseError>,
+    /// The number of schedules that were found for the program with free numerics, and do not keep the order of
+    /// its reductions.
+    pub n_left_out: usize,
     /// The cache that knows what this machine does at most.
     pub(super) cache: Option<Cache>,
 }

@@ -31,6 +31,7 @@ mod holder;
 mod index;
 mod lock;
 mod lookup;
+mod numerics;
 mod package;
 mod store;
 mod temporary;
@@ -44,6 +45,7 @@ use crate::migrate::migrate;
 use crate::record::{Conflict, Record};
 use files::{check_identity, file_of, programs_in, read, records_in};
 use index::Index;
+use numerics::FixedProgram;
 use tvmtune_ir::name::ProgramName;
 use tvmtune_ir::workload::WorkloadId;
 
@@ -113,7 +115,7 @@ impl Database {
     fn look_up(&self, query: &Query<'_>, indices: &mut [Index]) -> Lookup {
         let Query { workload, name, dag } = query;
         let mut lookup = Lookup { cache: self.cache.clone(), ..Lookup::default() };
-        for (store, index) in self.stores.iter().zip(indices) {
+        for (store, index) in self.stores.iter().zip(indices.iter_mut()) {
             let paths = index.of_workload(&store.dir, workload, name, &mut lookup.warnings);
             if paths.is_empty() && !self.is_own(store) {
                 let found = former::records(&store.dir.join(name.folder()), query).into_iter();
@@ -129,8 +131,28 @@ impl Database {
                 }
             }
         }
+        if lookup.records.is_empty() {
+            self.adopt(query, indices, &mut lookup);
+        }
         lookup.read_images();
         lookup
+    }
+
+    /// Adds the records of the same program with free numerics, if the query is for one with fixed ones.
+    fn adopt(&self, query: &Query<'_>, indices: &mut [Index], lookup: &mut Lookup) {
+        let Some(program) = FixedProgram::new(query.dag) else { return };
+        for (store, index) in self.stores.iter().zip(indices) {
+            let (free, text) = (&program.free, &program.free_text);
+            // What is wrong with these files is no matter of this program.
+            let paths = index.of_workload(&store.dir, free, &query.name, &mut Vec::new());
+            for path in paths {
+                let checked = read(&path).and_then(|it| check_identity(it, free, text, &path));
+                let Ok(record) = checked else { continue };
+                let (record, n_left_out) = program.adopted(record, (query.workload, query.dag));
+                lookup.n_left_out += n_left_out;
+                lookup.records.push(StoredRecord { record, path, store: store.kind });
+            }
+        }
     }
 
     /// Returns whether no other release writes records to a store.
@@ -230,13 +252,43 @@ impl Database {
     /// # Errors
     ///
     /// [`DatabaseError::Io`] where the folder cannot be written, [`DatabaseError::Busy`] where another
-    /// process has locked it, and an error if the existing file is not a record of the same workload:
-    /// it is not overwritten.
+    /// process has locked it, [`DatabaseError::LessAccurate`] where a schedule would be replaced by one
+    /// whose results are further from exact ones, and an error if the existing file is not a record of the
+    /// same workload: it is not overwritten.
     pub fn accept(
         dir: &Path,
         record: &Record,
         files: &Files,
         n_kept: usize,
+    ) -> Result<PathBuf, DatabaseError> {
+        let check = |before: Option<&Record>, after: &Record, path: &Path| {
+            let loss = before.and_then(|it| after.loss_of_accuracy(it));
+            let path = path.to_owned();
+            loss.map_or(Ok(()), |loss| Err(DatabaseError::LessAccurate { path, loss }))
+        };
+        Self::accept_checked(dir, record, files, (n_kept, &check))
+    }
+
+    /// Merges a record as [`Database::accept`] does, however accurate its schedules are.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Database::accept`].
+    pub fn accept_less_accurate(
+        dir: &Path,
+        record: &Record,
+        files: &Files,
+        n_kept: usize,
+    ) -> Result<PathBuf, DatabaseError> {
+        Self::accept_checked(dir, record, files, (n_kept, &|_, _, _| Ok(())))
+    }
+
+    /// Merges a record unless a check of what was and what would be refuses it.
+    fn accept_checked(
+        dir: &Path,
+        record: &Record,
+        files: &Files,
+        (n_kept, check): (usize, &Check<'_>),
     ) -> Result<PathBuf, DatabaseError> {
         let path = file_of(dir, record);
         let mut fresh = record.clone();
@@ -246,6 +298,7 @@ impl Database {
         for _ in 0..MAX_ATTEMPTS {
             let stored = read_if_exists(&path)?;
             let merged = accepted(stored.clone(), &fresh, n_kept, &path)?;
+            check(stored.as_ref(), &merged, &path)?;
             if read_if_exists(&path)? == stored {
                 write(&path, &merged, files)?;
                 return Ok(path);
@@ -305,6 +358,10 @@ impl Database {
         folders.flat_map(|it| artifact::orphans(&it, is_kept)).collect()
     }
 }
+
+/// A check of a record that is to be written: what the file has now, if there is one, what it would have, and its
+/// path.
+type Check<'a> = dyn Fn(Option<&Record>, &Record, &Path) -> Result<(), DatabaseError> + 'a;
 
 /// Times that a record is merged anew because its file changed meanwhile.
 const MAX_ATTEMPTS: usize = 100;

@@ -49,7 +49,7 @@ pub struct Cache {
 /// The size of a file that is written to see if records can be: several records of usual size.
 const PROBE_BYTES: usize = 16 << 10;
 
-const _: () = assert!(SCHEMA == 5, "records of a new schema have a folder of their own");
+const _: () = assert!(SCHEMA == 6, "records of a new schema have a folder of their own");
 
 /// The folders in which records of a package are searched.
 #[derive(Clone, Debug, Default)]
@@ -90,13 +90,13 @@ impl Cache {
     /// Returns the folder of the records. Releases that read another schema do not look there: they
     /// would write over what they can't read.
     pub fn records(&self) -> PathBuf {
-        self.dir.join("v3").join("records")
+        self.dir.join("v4").join("records")
     }
 
-    /// Returns the folders of the records of releases before schema 5, and before schema 4, which are read
-    /// only.
-    pub fn former_records(&self) -> [PathBuf; 2] {
-        [self.dir.join("v2").join("records"), self.root.join("records")]
+    /// Returns the folders of the records of releases before schema 6, the latest first: they are only read.
+    pub fn former_records(&self) -> [PathBuf; 3] {
+        let of_version = |it: &str| self.dir.join(it).join("records");
+        [of_version("v3"), of_version("v2"), self.root.join("records")]
     }
 
     /// Returns what this machine does at most, where that was measured.
@@ -222,21 +222,16 @@ impl SearchDirs {
         let overlay = env::var_os("TVMTUNE_DB").filter(|it| !it.is_empty()).map(PathBuf::from);
         let shipped = |dir: &Option<PathBuf>| dir.as_ref().map(|it| it.join("tvmtune"));
         let cache = cache.filter(|_| self.cache == CacheUse::Include);
-        let [former, oldest] = match cache.map(Cache::former_records) {
-            Some(folders) => folders.map(Some),
-            None => [None, None],
-        };
-        let stores = [
-            (StoreKind::Cache, cache.map(Cache::records)),
-            (StoreKind::Cache, former),
-            (StoreKind::Cache, oldest),
+        let of_cache = |it: &Cache| std::iter::once(it.records()).chain(it.former_records());
+        let of_cache = cache.into_iter().flat_map(of_cache).map(|it| (StoreKind::Cache, it));
+        let others = [
             (StoreKind::Overlay, overlay),
             (StoreKind::Crate, shipped(&self.package)),
             (StoreKind::Workspace, shipped(&self.workspace)),
         ];
+        let others = others.into_iter().filter_map(|(kind, dir)| Some((kind, dir?)));
         let mut distinct: Vec<Store> = Vec::new();
-        for (kind, dir) in stores {
-            let Some(dir) = dir else { continue };
+        for (kind, dir) in of_cache.chain(others) {
             if !distinct.iter().any(|it| it.dir == dir) {
                 distinct.push(Store { kind, dir });
             }

@@ -10,7 +10,7 @@ use tvmtune_ir::target::{DeviceKey, Platform, Target};
 use tvmtune_ir::workload::WorkloadId;
 use tvmtune_space::lower_bound::{MIN_LAUNCH_NS, lower_bound_ns};
 
-use super::{Ancestor, Bucket, Entry, Image, Measured, Record};
+use super::{Accuracy, Ancestor, Bucket, Entry, Image, Measured, Record};
 use crate::printable::is_control;
 
 /// Schedules of a bucket, and primitives of a schedule, that no record has: twenty times those of the
@@ -108,6 +108,7 @@ impl Entry {
             return Err("`trace` is not one of a schedule");
         }
         self.lineage.iter().try_for_each(Ancestor::check)?;
+        self.accuracy.iter().try_for_each(Accuracy::check)?;
         let prepared = matches!(self.platform, Platform::Cuda(_));
         match &self.measured {
             Some(it) => it.check()?,
@@ -136,10 +137,10 @@ impl Measured {
         if !sorted.is_sorted_by(|a, b| a <= b && a.is_finite()) || min_ns <= 0.0 {
             return Err("timings are not in order, 0 < min <= p10 <= median <= p90");
         }
-        match self.error.is_none_or(|it| it.is_finite() && it >= 0.0) {
-            true => Ok(()),
-            false => Err("`error` is not a share of the tolerance"),
+        if self.error.is_some_and(|it| !it.is_finite() || it < 0.0) {
+            return Err("`error` is not a share of the tolerance");
         }
+        Ok(())
     }
 }
 

@@ -58,6 +58,11 @@ impl Bucket {
         }
     }
 
+    /// Has the search go on: the next build or `cargo tvmtune tune` tries more than the default schedule.
+    pub fn begin_anew(&mut self) {
+        (self.trials, self.seconds, self.complete) = (2, 0.0, false);
+    }
+
     /// Returns the effort so far.
     pub fn effort(&self, limits: SearchLimits) -> Effort {
         Effort { trials: self.trials, seconds: self.seconds, search: self.search(limits) }

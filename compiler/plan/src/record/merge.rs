@@ -116,6 +116,7 @@ impl Bucket {
                     self.add(entry);
                 }
             } else if let Some(now) = self.schedules.iter_mut().find(|it| it.is_same_code(&entry)) {
+                now.accuracy = now.accuracy.take().or(entry.accuracy);
                 // It need not be the best any more to be of use.
                 now.take_images(entry.images);
             }
@@ -134,11 +135,15 @@ impl Bucket {
     fn add_behind(&mut self, mut entry: Entry, comes_first: &dyn Fn(&Entry) -> bool) {
         if let Some(position) = self.schedules.iter().position(|it| it.is_same_code(&entry)) {
             let known = &mut self.schedules[position];
+            // The same code has the same errors.
+            let accuracy = entry.accuracy.take().or(known.accuracy.take());
             if !entry.goes_before(known) {
+                known.accuracy = accuracy;
                 let before = std::mem::replace(&mut known.images, entry.images);
                 known.take_images(before);
                 return;
             }
+            entry.accuracy = accuracy;
             entry.take_images(std::mem::take(&mut known.images));
             self.schedules.remove(position);
         }

@@ -30,8 +30,10 @@
 //! ([`Record::needed_schema`]). Version 4 says how schedules were measured: which operands launches
 //! found in memory, how far results were from the reference, what the machine does at most, whether
 //! other code was measured than a trace makes by now; and how often a program runs. Version 5 has
-//! schedules that a value function chose, which are not measured on CPUs either.
+//! schedules that a value function chose, which are not measured on CPUs either. Version 6 says how accurate
+//! results are.
 
+pub mod accuracy;
 mod check;
 mod effort;
 mod image;
@@ -57,6 +59,7 @@ use tvmtune_ir::target::{DeviceKey, GpuTarget, Platform};
 use tvmtune_ir::workload::WorkloadId;
 use tvmtune_schedule::Instruction;
 
+pub use accuracy::{Accuracy, Class};
 pub use effort::{Effort, Search, SearchLimits};
 pub use image::{Format, Image};
 pub use lineage::Ancestor;
@@ -65,7 +68,7 @@ pub use peaks::Peaks;
 pub use text::RecordError;
 
 /// The newest version of the file format that this build reads.
-pub const SCHEMA: u32 = 5;
+pub const SCHEMA: u32 = 6;
 
 /// The version of generated code and of its identity. It grows when the same trace makes other
 /// machine code, or when identities are computed in another way: see [`crate::migrate`].
@@ -164,6 +167,9 @@ pub struct Entry {
     /// The measurement; a schedule for CPUs that was not predicted has one.
     #[serde(default)]
     pub measured: Option<Measured>,
+    /// The distance of its results from exact ones, by class of arguments, if that was measured.
+    #[serde(default)]
+    pub accuracy: Option<Accuracy>,
     /// The schedules it was derived from, oldest first; empty for one that stands on its own.
     #[serde(default)]
     pub lineage: Vec<Ancestor>,
@@ -260,6 +266,9 @@ impl Record {
     /// The version of the file format that it takes to say all this: records are written in it.
     pub fn needed_schema(&self) -> u32 {
         let mut entries = self.buckets.iter().flat_map(|it| &it.schedules);
+        if entries.clone().any(|it| it.accuracy.is_some()) {
+            return 6;
+        }
         let is_of_5 = |it: &Entry| {
             it.source == Source::Predicted
                 || it.measured.as_ref().is_some_and(|it| it.image.is_some())
@@ -319,6 +328,7 @@ impl Entry {
             source,
             trace: trace.iter().map(ToString::to_string).collect(),
             measured: None,
+            accuracy: None,
             lineage: Vec::new(),
             images: Vec::new(),
         }

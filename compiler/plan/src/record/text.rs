@@ -91,11 +91,14 @@ impl Bucket {
 impl Entry {
     fn print(&self, text: &mut String) {
         let Self { platform, artifact, measured_code, source, trace, .. } = self;
-        let Self { measured, lineage, images, .. } = self;
+        let Self { measured, accuracy, lineage, images, .. } = self;
         *text += &format!("\n[[bucket.schedule]]\nisa = {}\n", inline(&platform.to_string()));
         *text += &format!("source = {}\n", inline(source));
         if let Some(measured) = measured {
             *text += &format!("measured = {}\n", inline(measured));
+        }
+        if let Some(accuracy) = accuracy {
+            *text += &format!("accuracy = {}\n", inline(accuracy));
         }
         *text += &list("trace", trace);
         *text += &format!("artifact = {}\n", inline(artifact));

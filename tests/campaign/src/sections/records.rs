@@ -137,6 +137,7 @@ fn entry(
         source,
         trace: schedule.trace.iter().map(ToString::to_string).collect(),
         measured: Some(measured),
+        accuracy: None,
         lineage: Vec::new(),
         images: Vec::new(),
     })

@@ -240,7 +240,7 @@ impl Trouble {
     fn that_vanishes(&self, case: &mut Case) -> Result<Verdict, Problem> {
         let Self { place, errand, .. } = self;
         errand.prepare(place)?;
-        let records = place.cache.join("v3/records");
+        let records = place.cache.join("v4/records");
         let folders = [
             place.cache.clone(),
             place.cache.join("v1"),

@@ -124,7 +124,7 @@ pub fn stale_artifact(artifact: &str) -> String {
 /// Changes the identities of all code that records of the cache name, as if another release had
 /// generated it.
 fn make_stale(place: &Place) -> std::io::Result<()> {
-    for path in super::ledger::files(&place.cache.join("v3/records")) {
+    for path in super::ledger::files(&place.cache.join("v4/records")) {
         let text = fs::read_to_string(&path)?;
         let stale = |line: &str| match line.strip_prefix("artifact = \"") {
             Some(rest) => format!("artifact = {:?}\n", stale_artifact(rest.trim_end_matches('"'))),

@@ -106,7 +106,7 @@ impl Section for Neighbors {
         for (into, numbers) in updated {
             let (kind, dir) = match into {
                 Goal::Shared => (StoreKind::Overlay, shared.clone()),
-                Goal::Cache => (StoreKind::Cache, place.cache.join("v3/records")),
+                Goal::Cache => (StoreKind::Cache, place.cache.join("v4/records")),
             };
             let ledger = Ledger::of_folders(&[(kind, dir.as_path())])?;
             let lost = numbers.iter().filter(|n| !ledger.has(&range(**n))).count();

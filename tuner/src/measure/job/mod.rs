@@ -11,6 +11,7 @@ use std::sync::Arc;
 use tvmtune_ir::dag::{DType, Dag, Number, TensorId};
 use tvmtune_ir::digest::Digest;
 use tvmtune_ir::interp::Array;
+use tvmtune_plan::record::Class;
 use tvmtune_schedule::Layout;
 
 use super::protocol::{Case, CodeSpec, LayoutSpec, Numbers, OutputSpec, ParamSpec, Problem, Word};
@@ -105,6 +106,19 @@ impl CaseSpec {
         self
     }
 
+    /// The same extents, with floats of a class.
+    #[must_use]
+    pub fn with_class(mut self, class: Class) -> Self {
+        if class != Class::Ordinary {
+            for it in &mut self.case.params {
+                if it.dtype.is_float() && !matches!(it.numbers, Numbers::Rows(_)) {
+                    it.numbers = Numbers::Of(class);
+                }
+            }
+        }
+        self
+    }
+
     /// Returns the extents of the dynamic dimensions.
     pub fn dims(&self) -> &[i64] {
         &self.dims
@@ -134,6 +148,11 @@ impl CaseSpec {
             Some(Array::from_bytes(it.dtype, &it.shape, result))
         });
         arrays.collect()
+    }
+
+    /// Returns the shapes of the results.
+    pub(crate) fn shapes(&self) -> impl Iterator<Item = &[u64]> {
+        self.case.outputs.iter().map(|it| it.shape.as_slice())
     }
 
     /// Returns the relative and absolute tolerance of a result.

@@ -6,6 +6,7 @@
 //! `runner.rs` verifies and times a candidate, `cpu` and `gpu` launch it.
 
 mod cpu;
+mod floats;
 mod param;
 mod runner;
 #[cfg(feature = "cuda")]

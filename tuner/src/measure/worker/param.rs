@@ -7,6 +7,7 @@ use tvmtune_ir::interp::Array;
 use tvmtune_runtime::raw::Layout;
 
 use super::super::protocol::{LayoutSpec, Numbers, ParamSpec};
+use super::floats::Floats;
 use super::invalid;
 use crate::random::Random;
 
@@ -63,6 +64,12 @@ impl ParamSpec {
                 let from = HOSTILE[random.below(HOSTILE.len())];
                 let number = |_| Number::Float(from[random.below(from.len())]).cast(self.dtype);
                 Array::from_fn(self.dtype, &few, number)
+            }
+            Numbers::Of(class) if self.dtype.is_float() => {
+                let from = Floats::new(class, self.dtype);
+                Array::from_fn(self.dtype, &few, |n| {
+                    Number::Float(from.draw(n, &mut random)).cast(self.dtype)
+                })
             }
             Numbers::Factors if self.dtype.is_float() => {
                 Array::from_fn(self.dtype, &few, |_| Number::Float(factor(&mut random)))

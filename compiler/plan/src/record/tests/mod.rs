@@ -49,6 +49,7 @@ fn entry(artifact: &str, source: Source, median_ns: f64) -> Entry {
         source,
         trace: vec!["split s0 a0 [4, 16]".to_owned(), "annotate s0 a3 vectorized".to_owned()],
         measured: Some(measured(median_ns)),
+        accuracy: None,
         lineage: Vec::new(),
         images: Vec::new(),
     }

@@ -1,0 +1,75 @@
+//! Certificates of accuracy on the command line: measured, shown, and a reason to refuse a record.
+
+use std::fs;
+
+use tvmtune_plan::record::accuracy::Errors;
+use tvmtune_plan::record::{Accuracy, Class, Record};
+use tvmtune_tests::sandbox::{SOURCE, Said, Sandbox, files, said};
+
+const TVMTUNE: &str = env!("CARGO_BIN_EXE_tvmtune");
+
+/// Runs a command that must end in this way.
+#[track_caller]
+fn check(sandbox: &Sandbox, arguments: &[&str], code: i32) -> Said {
+    let said = said(sandbox.command(TVMTUNE).args(arguments));
+    assert_eq!(said.code, Some(code), "{said:?}");
+    said
+}
+
+#[test]
+fn the_accuracy_of_what_a_build_embeds_is_measured() {
+    let sandbox = Sandbox::new("sandbox", SOURCE);
+    let text = check(&sandbox, &["verify", "--accuracy", "--json"], 0).out;
+    let rows: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    let accuracy = &rows[0]["accuracy"];
+    for class in Class::ALL {
+        let errors = &accuracy[class.name()];
+        let [typical, worst] =
+            ["typical", "worst"].map(|it| errors[it].as_f64().expect("an error"));
+        assert!((0.0..=worst).contains(&typical) && worst < 100.0, "{class}: {errors}");
+        assert!(errors.get("wrong").is_none(), "{class}: {errors}");
+    }
+    assert!(accuracy["ordinary"]["worst"].as_f64() > Some(0.0), "nothing is exact: {accuracy}");
+    let table = check(&sandbox, &["verify", "--accuracy"], 0).out;
+    assert!(table.contains("cancelling") && table.contains("roundings"), "{table}");
+}
+
+#[test]
+fn a_less_accurate_record_is_accepted_only_if_asked_for() {
+    let sandbox = Sandbox::new("sandbox", SOURCE);
+    check(&sandbox, &["tune", "--trials", "4"], 0);
+    let cached = sandbox.records().remove(0);
+    let with_error = |worst: f64| {
+        let mut record =
+            Record::from_toml(&fs::read_to_string(&cached).expect("readable")).expect("a record");
+        let errors = Errors { worst, typical: 0.25, wrong: 0 };
+        for entry in record.buckets.iter_mut().flat_map(|it| &mut it.schedules) {
+            entry.accuracy = Some(Accuracy([(Class::Huge, errors)].into()));
+        }
+        record.schema = record.needed_schema();
+        fs::write(&cached, record.to_toml()).expect("writable");
+    };
+    with_error(3.0);
+    let accepted = check(&sandbox, &["accept"], 0);
+    assert!(accepted.out.contains("3.0 (0.2) roundings on huge numbers"), "{accepted:?}");
+    let shown = check(&sandbox, &["status", "--accuracy"], 0);
+    assert!(shown.out.contains("3.0 (0.2)"), "{shown:?}");
+    let shipped = files(&sandbox.package().join("tvmtune")).remove(0);
+    let before = fs::read_to_string(&shipped).expect("readable");
+
+    with_error(40.0);
+    let refused = check(&sandbox, &["accept"], 1);
+    for part in ["errors of 40 roundings on huge numbers", "in place of 3.0", "--less-accurate"] {
+        assert!(refused.err.contains(part), "{part}: {refused:?}");
+    }
+    assert_eq!(fs::read_to_string(&shipped).expect("readable"), before);
+    let folder = cached.parent().and_then(|it| it.parent()).expect("a store").display().to_string();
+    let into = sandbox.package().join("tvmtune").display().to_string();
+    check(&sandbox, &["merge", &folder, "--into", &into], 1);
+    assert_eq!(fs::read_to_string(&shipped).expect("readable"), before);
+    check(&sandbox, &["accept", "--less-accurate"], 0);
+    assert_ne!(fs::read_to_string(&shipped).expect("readable"), before);
+    // One that is about as accurate needs no leave.
+    with_error(50.0);
+    check(&sandbox, &["accept"], 0);
+}
