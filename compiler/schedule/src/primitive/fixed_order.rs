@@ -153,6 +153,47 @@ mod tests {
         assert_eq!(text.matches("vectorized half").count(), 3, "{text}");
     }
 
+    /// A sum of rows in an order that its author wrote.
+    fn written(order: &str) -> Dag {
+        let mut dag = rows();
+        dag.fix_order(order.parse().unwrap());
+        dag
+    }
+
+    #[test]
+    fn blocks_are_stages_of_their_own() {
+        let orders = |order: &str| -> Vec<ReductionOrder> {
+            Schedule::new(&written(order)).stages.iter().map(|it| it.reduction).collect()
+        };
+        let (sequence, halves) =
+            (ReductionOrder::Sequence, ReductionOrder::Halves { adds_zero: true });
+        assert_eq!(orders("sequence"), [sequence]);
+        assert_eq!(orders("blocks(64)"), [sequence, ReductionOrder::Blocks { n_tails: 1 }]);
+        assert_eq!(orders("blocks(50)"), [sequence, ReductionOrder::Blocks { n_tails: 0 }]);
+        let lanes = |n_tails| ReductionOrder::Lanes { n_tails };
+        assert_eq!(orders("lanes(32)"), [halves, lanes(1)]);
+        assert_eq!(orders("blocks(64, lanes(16))"), [sequence, halves, lanes(1)]);
+        assert_eq!(orders("blocks(50, lanes(16))"), [sequence, halves, lanes(1)]);
+        assert_eq!(orders("blocks(40, lanes(16))"), [sequence, halves, lanes(2)]);
+        let text = nest::lower(&Schedule::new(&written("blocks(40, lanes(16))"))).to_string();
+        let guards = "if 16*j_1_0 + j_1_1 < 40 && 40*j_0 + 16*j_1_0 + j_1_1 < 150";
+        assert!(text.contains(guards), "{text}");
+    }
+
+    #[test]
+    fn what_would_change_the_order_of_blocks_is_refused() {
+        let fixed = Some(ErrorKind::FixedNumerics);
+        let blocks = written("blocks(64)");
+        for line in ["rfactor s1 a2", "annotate s1 a2 vectorized", "rfactor s0 a1"] {
+            assert_eq!(refused(&blocks, &[line]), fixed, "{line}");
+        }
+        assert_eq!(refused(&blocks, &["annotate s0 a1 vectorized"]), fixed);
+        assert_eq!(refused(&blocks, &["split s1 a2 [8]", "reorder s1 [a4, a3]"]), fixed);
+        // Blocks are independent of each other, and may be computed where they are combined.
+        assert_eq!(refused(&blocks, &["reorder s1 [a1, a0, a2]"]), None);
+        assert_eq!(refused(&blocks, &["compute_at s1 s0 a1"]), None);
+    }
+
     #[test]
     fn rows_are_lanes_of_a_reduction_by_halves() {
         let lines = ["pack t2 [] [1, 0]", "reorder s0 [a1, a0]", "annotate s0 a0 vectorized"];
