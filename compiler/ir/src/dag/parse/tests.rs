@@ -136,7 +136,7 @@ fn written_orders_come_back() {
 #[test]
 fn orders_that_cannot_be_written_are_refused() {
     let mut longest = "9".repeat(40_000);
-    longest.push_str(")");
+    longest.push(')');
     for order in ["", "lanes(3)", "blocks(1)", "lanes(32", "lanes", "blocks(-1)", &longest] {
         let found = ORDERED.replace("blocks(16, lanes(4))", order).parse::<Dag>().unwrap_err();
         assert_eq!(found.line, 3, "{found}");
