@@ -28,10 +28,10 @@ use tvmtune_tuner::tune::{Tolerance, Workload, trials};
 use crate::tuning::{Machine, SOFTMAX};
 use crate::x86::run;
 
-const ISAS: [Isa; 2] = [Isa::Avx512, Isa::Avx2];
+pub(crate) const ISAS: [Isa; 2] = [Isa::Avx512, Isa::Avx2];
 
 /// Arguments of a program, with its results by definition.
-struct Launch {
+pub(crate) struct Launch {
     dims: Vec<i64>,
     params: Vec<Array>,
     scalars: Vec<Number>,
@@ -39,7 +39,7 @@ struct Launch {
 }
 
 impl Launch {
-    fn new(dag: &Dag, dims: &[i64], seed: u64) -> Self {
+    pub(crate) fn new(dag: &Dag, dims: &[i64], seed: u64) -> Self {
         let param = |(n, id)| {
             let tensor = dag.tensor(id);
             let shape: Vec<u64> = tensor.shape.iter().map(|it| it.eval_dims(dims) as u64).collect();
@@ -55,9 +55,19 @@ impl Launch {
         Self { dims: dims.to_vec(), params, scalars, expected }
     }
 
+    /// Replaces the parameters of floats by numbers that break kernels.
+    pub(crate) fn make_hostile(&mut self, dag: &Dag, seed: u64) {
+        for (n, param) in self.params.iter_mut().enumerate() {
+            if param.dtype == DType::F32 {
+                *param = hostile(&param.shape, seed.wrapping_add(n as u64));
+            }
+        }
+        self.expected = run_in_order(dag, &self.dims, &self.params, &self.scalars);
+    }
+
     /// Returns whether code of a schedule has the bits of the definition, with lanes that are reduced by
     /// halves as one instruction of vector code and statement by statement; `None` if there is none.
-    fn has_bits(&self, schedule: &Schedule, isa: Isa) -> Option<bool> {
+    pub(crate) fn has_bits(&self, schedule: &Schedule, isa: Isa) -> Option<bool> {
         let like: Vec<Array> =
             self.expected.iter().map(|it| Array::zeros(it.dtype, &it.shape)).collect();
         let Self { dims, params, scalars, expected } = self;
@@ -352,12 +362,7 @@ fn hostile_numbers_have_the_bits_of_the_definition() {
         }
         dag.fix_numerics();
         let mut launch = Launch::new(&dag, &case.dims, case.seed);
-        for (n, param) in launch.params.iter_mut().enumerate() {
-            if param.dtype == DType::F32 {
-                *param = hostile(&param.shape, case.seed.wrapping_add(n as u64));
-            }
-        }
-        launch.expected = run_in_order(&dag, &launch.dims, &launch.params, &launch.scalars);
+        launch.make_hostile(&dag, case.seed);
         for isa in ISAS {
             let target = Target::generic(isa);
             let space = Space::new(&dag, &target);

@@ -66,5 +66,6 @@ mod upgrade;
 mod value;
 mod weights;
 mod workers;
+mod written_orders;
 #[cfg(target_arch = "x86_64")]
 mod x86;

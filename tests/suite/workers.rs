@@ -52,6 +52,7 @@ fn copy() -> Arc<Dag> {
         computes: vec![compute],
         outputs: vec![TensorId(1)],
         numerics: Numerics::Free,
+        written_order: None,
         orders: Vec::new(),
         kernel_template: None,
     })

@@ -138,13 +138,22 @@ pub enum ReductionOrder {
     Sequence,
     /// As [`Sequence`](ReductionOrder::Sequence), into partial results that the last spatial axis counts.
     Lanes {
-        /// True if the last terms of some partial results are behind the end: their body is under a
-        /// condition.
-        has_tail: bool,
+        /// The conditions around the body that keep it from terms behind the end, as the last ones of some
+        /// partial results are.
+        n_tails: usize,
+    },
+    /// As [`Lanes`](ReductionOrder::Lanes), into the results of blocks.
+    Blocks {
+        /// As in [`Lanes`](ReductionOrder::Lanes): the last block may be shorter.
+        n_tails: usize,
     },
     /// By halves: each partial result of the first half with its partner in the second, until one is left.
     /// Lowering chooses the loops.
-    Halves,
+    Halves {
+        /// True if the partial results are sums of products, which may underflow to -0.0: the result is added
+        /// to 0.0, as that of an empty lane is.
+        adds_zero: bool,
+    },
 }
 
 /// A compute with its loops.
@@ -184,6 +193,19 @@ impl ReductionOrder {
     /// Returns whether reduce loops may run like that.
     pub fn allows(self, kind: LoopKind) -> bool {
         self == ReductionOrder::Any || kind.is_in_order()
+    }
+
+    /// The conditions around the body that keep it from terms behind the end.
+    pub fn n_tails(self) -> usize {
+        match self {
+            ReductionOrder::Lanes { n_tails } | ReductionOrder::Blocks { n_tails } => n_tails,
+            ReductionOrder::Any | ReductionOrder::Sequence | ReductionOrder::Halves { .. } => 0,
+        }
+    }
+
+    /// Returns whether partial results are combined by halves.
+    pub fn is_by_halves(self) -> bool {
+        matches!(self, ReductionOrder::Halves { .. })
     }
 }
 

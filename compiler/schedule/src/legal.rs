@@ -38,7 +38,7 @@ impl Schedule {
     ) -> Result<usize, ScheduleError> {
         let position = self.loop_position(stage, axis)?;
         let Axis { kind, role, tightened, .. } = *self.stage(stage).axis(axis);
-        let is_by_halves = self.stage(stage).reduction == ReductionOrder::Halves;
+        let is_by_halves = self.stage(stage).reduction.is_by_halves();
         let is_fixed = is_by_halves && role == AxisRole::Reduce;
         refuse_if(is_fixed, ErrorKind::FixedNumerics.of_axis(stage, axis))?;
         refuse_if(kind != LoopKind::Serial, ErrorKind::NotSerial(kind).of_axis(stage, axis))?;
@@ -169,7 +169,7 @@ impl Schedule {
         let is_host = |it: &&AxisId| {
             stage.axis(**it).role == AxisRole::Reduce && self.has_attached_at(id, **it)
         };
-        if stage.reduction != ReductionOrder::Halves {
+        if !stage.reduction.is_by_halves() {
             return Ok(());
         }
         let host = stage.order.iter().find(is_host);
@@ -186,11 +186,15 @@ impl Schedule {
         let reduces = |it: &&AxisId| stage.axis(**it).role == AxisRole::Reduce;
         let is_kept = match stage.reduction {
             ReductionOrder::Any => true,
-            ReductionOrder::Sequence | ReductionOrder::Lanes { .. } => {
+            ReductionOrder::Sequence
+            | ReductionOrder::Lanes { .. }
+            | ReductionOrder::Blocks { .. } => {
                 before.iter().filter(reduces).eq(stage.order.iter().filter(reduces))
             }
             // Lowering puts at most one loop, that of lanes, around each of its statements.
-            ReductionOrder::Halves => stage.order.iter().rev().take(2).any(|it| reduces(&it)),
+            ReductionOrder::Halves { .. } => {
+                stage.order.iter().rev().take(2).any(|it| reduces(&it))
+            }
         };
         refuse_if(!is_kept, ErrorKind::FixedNumerics.of_stage(id))
     }

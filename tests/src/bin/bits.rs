@@ -2,7 +2,7 @@
 //! (`tvmtune_ir::interp::run_in_order`), and those that have the same bits on AVX2 and on AVX-512.
 //!
 //! `bits 1000` draws so many programs, 300 without it, and takes their default schedules. `--fixed` fixes
-//! their numerics, `--points 5` takes so many random schedules beside, and `--show` prints what differs.
+//! their numerics, `--orders` by orders that are drawn as if someone had written them, `--points 5` takes so many random schedules beside, and `--show` prints what differs.
 //! Vector code is interpreted, so any machine does.
 
 use std::cell::RefCell;
@@ -10,10 +10,10 @@ use std::collections::BTreeMap;
 
 use clap::Parser;
 use tvmtune_cpu::vector;
-use tvmtune_ir::dag::print;
+use tvmtune_ir::dag::{WrittenOrder, print};
 use tvmtune_ir::interp::{Array, run_in_order};
 use tvmtune_ir::target::{Isa, Target};
-use tvmtune_schedule::arbitrary::{Case, any_case, runner};
+use tvmtune_schedule::arbitrary::{Case, any_case, any_order, runner};
 use tvmtune_schedule::{Schedule, nest};
 use tvmtune_space::default;
 use tvmtune_tuner::random::Random;
@@ -28,6 +28,9 @@ struct Options {
     /// Fix the numerics of the programs.
     #[arg(long)]
     fixed: bool,
+    /// Fix the numerics of the programs by orders that are drawn.
+    #[arg(long)]
+    orders: bool,
     /// Random schedules of each program, on each instruction set.
     #[arg(long, default_value_t = 0)]
     points: usize,
@@ -50,9 +53,13 @@ const ISAS: [Isa; 2] = [Isa::Avx512, Isa::Avx2];
 fn main() {
     let options = Options::parse();
     let counts: RefCell<BTreeMap<String, Counts>> = RefCell::default();
-    let count = |mut case: Case| {
-        if options.fixed && case.dag.without_fixed_order().is_none() {
-            case.dag.fix_numerics();
+    let count = |(mut case, order): (Case, WrittenOrder)| {
+        if case.dag.without_fixed_order().is_none() {
+            if options.orders {
+                case.dag.fix_order(order);
+            } else if options.fixed {
+                case.dag.fix_numerics();
+            }
         }
         let (params, scalars) = (params(&case), case.scalars());
         let expected = run_in_order(&case.dag, &case.dims, &params, &scalars);
@@ -87,7 +94,7 @@ fn main() {
         }
         Ok(())
     };
-    runner(options.programs).run(&any_case(), count).expect("nothing is asserted");
+    runner(options.programs).run(&(any_case(), any_order()), count).expect("nothing is asserted");
     println!("| family | schedules | AVX-512 in order | AVX2 in order | the same on both |");
     println!("|---|---|---|---|---|");
     for (family, Counts { all, in_order: [wide, narrow], same }) in counts.borrow().iter() {

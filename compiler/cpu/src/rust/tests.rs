@@ -30,6 +30,7 @@ fn nest(body: Vec<Stmt>) -> Nest {
         shape: shape.to_vec(),
         scope,
         layout: None,
+        is_partial: false,
     };
     Nest {
         name: "test".to_owned(),

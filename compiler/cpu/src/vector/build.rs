@@ -36,6 +36,7 @@ pub(super) fn build(nest: &Nest, simd: Simd) -> Result<Tree<'_>, Unsupported> {
         local: it.scope == Scope::Local,
         size: it.shape.iter().fold(Poly::constant(1), |n, it| n * it.clone()),
         partial_over: Vec::new(),
+        is_partial: it.is_partial,
     });
     let unknown = Var { extent: Poly::constant(1), range: Interval::point(0), derived: None };
     let tree = Tree {

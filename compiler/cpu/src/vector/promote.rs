@@ -283,7 +283,8 @@ impl PromotionPass<'_, '_> {
         let partial = plan.dims.iter().filter(|it| it.2 != Role::Tile);
         let partial_over = partial.map(|it| it.0).collect();
         let size = Poly::constant(size);
-        self.tree.buffers.push(Buffer { dtype, local: true, size, partial_over });
+        let is_partial = self.tree.buffers[plan.tensor.0 as usize].is_partial;
+        self.tree.buffers.push(Buffer { dtype, local: true, size, partial_over, is_partial });
         let tensor = TensorId(self.tree.buffers.len() as u32 - 1);
         Accumulator { tensor, dtype, strides }
     }

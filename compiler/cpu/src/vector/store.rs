@@ -401,13 +401,17 @@ impl<'t> Lowering<'t> {
     /// its value, and so does one on the partial results of a reduction: all of these are combined.
     fn is_dead_lane(&self, access: &Access, cause: PredicateCause) -> bool {
         let scope_loops = self.allocations.scope_loops(access.tensor);
-        let partial_over = &self.tree.buffers[access.tensor.0 as usize].partial_over;
+        let buffer = &self.tree.buffers[access.tensor.0 as usize];
+        let is_partial = |var| {
+            buffer.partial_over.contains(&var)
+                || buffer.is_partial && self.tree.mentions(&access.offset, var)
+        };
         let own = |var| scope_loops.contains(&var) || self.tree.mentions(&access.offset, var);
         match cause {
             PredicateCause::Extent(var) => own(var),
             PredicateCause::Guard { id, .. } => {
                 let leaves = self.tree.leaves(&self.tree.guards[id]);
-                leaves.into_iter().all(|it| own(it) && !partial_over.contains(&it))
+                leaves.into_iter().all(|it| own(it) && !is_partial(it))
             }
             PredicateCause::Condition => false,
         }

@@ -55,6 +55,8 @@ pub(super) struct Buffer {
     pub(super) size: Poly,
     /// Loops whose iterations have partial results of the same element here, which are combined later.
     pub(super) partial_over: Vec<VarId>,
+    /// True if guards on the index of an element leave out terms, not elements.
+    pub(super) is_partial: bool,
 }
 
 #[derive(Clone, Debug)]

@@ -113,6 +113,7 @@ impl Sums {
                 shape: shape.map(Poly::constant).to_vec(),
                 scope: MemoryScope::Workspace,
                 layout: None,
+                is_partial: false,
             });
             let left = TensorId(buffers.len() as u32 - 1);
             Sum { tensor: *tensor, reducer: *reducer, left, loops, element }

@@ -33,6 +33,7 @@ pub(super) fn undecided(buffer: &nest::Buffer) -> Buffer {
             Scope::Unused => MemoryScope::Unused,
         },
         layout: buffer.layout.clone(),
+        is_partial: buffer.is_partial,
     }
 }
 

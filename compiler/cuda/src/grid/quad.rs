@@ -163,6 +163,7 @@ impl Exchange<'_> {
             shape: vec![Poly::constant(RUN)],
             scope: MemoryScope::Registers,
             layout: None,
+            is_partial: false,
         };
         self.buffers.push(row);
         let row = TensorId(self.buffers.len() as u32 - 1);

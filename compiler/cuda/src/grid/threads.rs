@@ -246,6 +246,7 @@ impl ThreadLowering<'_> {
             shape: shape.iter().map(|it| Poly::constant(*it)).collect(),
             scope: MemoryScope::Undecided,
             layout: None,
+            is_partial: false,
         });
         id
     }

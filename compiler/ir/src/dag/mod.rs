@@ -53,7 +53,7 @@ pub use dtype::DType;
 pub use expr::{BinaryOp, CompareOp, Expr, Literal, ScalarId, Subscript, Types, UnaryOp};
 pub use kernel_template::{KernelTemplate, RustFunction};
 pub use number::Number;
-pub use order::{Numerics, Order};
+pub use order::{Numerics, Order, WrittenOrder};
 pub use parse::ParseDagError;
 pub use verify::{Finding, verify};
 
@@ -82,6 +82,8 @@ pub struct Dag {
     pub outputs: Vec<TensorId>,
     /// The results that schedules may give.
     pub numerics: Numerics,
+    /// The rule for the orders of reductions, where its author wrote one: numerics are fixed then.
+    pub written_order: Option<WrittenOrder>,
     /// The order of each compute's reduction, where numerics are fixed; else empty. They follow from the
     /// whole program, and stay when ranges are narrowed.
     pub orders: Vec<Order>,

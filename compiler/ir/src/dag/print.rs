@@ -43,6 +43,9 @@ impl fmt::Display for Printer<'_> {
         writeln!(f, "tvmtune {} v1", if self.is_class() { "class" } else { "dag" })?;
         if dag.numerics == Numerics::Fixed {
             writeln!(f, "numerics fixed")?;
+            if let Some(order) = dag.written_order {
+                writeln!(f, "order {order}")?;
+            }
         }
         if !self.is_class() {
             for (n, dim) in dag.dims.iter().enumerate() {

@@ -249,6 +249,7 @@ pub fn build(program: &Program) -> Result<Dag, syn::Error> {
         computes: program.computes.clone(),
         outputs: program.outputs.iter().map(|it| it.tensor).collect(),
         numerics: Numerics::Free,
+        written_order: None,
         orders: Vec::new(),
         kernel_template: program.kernel_template.clone(),
     };
@@ -257,6 +258,7 @@ pub fn build(program: &Program) -> Result<Dag, syn::Error> {
         simplify::simplify(&mut dag);
     }
     if program.options.numerics() == Numerics::Fixed {
+        dag.written_order = program.options.order.map(|it| it.1);
         dag.fix_numerics();
     }
     let n_bytes = print::canonical(&dag).len();

@@ -13,12 +13,12 @@ use super::lower_end::LowerEnd;
 use super::numerics;
 use super::residence::{Residence, operands};
 use super::template::{self, TemplateDeclaration};
-use crate::dag::{DType, Numerics};
+use crate::dag::{DType, Numerics, WrittenOrder};
 use crate::poly::Interval;
 use crate::similar;
 
 /// The names of options.
-const NAMES: [&str; 16] = [
+const NAMES: [&str; 17] = [
     "dims",
     "buckets",
     "types",
@@ -28,6 +28,7 @@ const NAMES: [&str; 16] = [
     "warm",
     "weight",
     "numerics",
+    "order",
     "crate",
     template::NAMES[0],
     template::NAMES[1],
@@ -39,8 +40,9 @@ const NAMES: [&str; 16] = [
 
 const EXPECTED: &str = "`dims(..)`, `buckets(..)`, `types(..)`, `accum = ..`, \
                         `tol(rel = .., abs = ..)`, `cold(..)`, `warm(..)`, `weight = ..`, \
-                        `numerics = ..`, `crate = ..`, `template = ..`, `params(..)`, `knobs(..)`, \
-                        `constraints(..)`, `kernels(..)` or `reference(..)`";
+                        `numerics = ..`, `order = ..`, `crate = ..`, `template = ..`, \
+                        `params(..)`, `knobs(..)`, `constraints(..)`, `kernels(..)` or \
+                        `reference(..)`";
 
 /// The tolerance of results: `abs + rel * |reference|`.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -72,6 +74,8 @@ pub struct Options {
     pub weight: Option<f64>,
     /// The results that schedules may give, with the place where that is stated, if it is.
     pub(super) numerics: Option<(Span, Numerics)>,
+    /// The order of its reductions, with the place where it is stated, if it is.
+    pub(super) order: Option<(Span, WrittenOrder)>,
     /// The path of the run-time crate, where it goes by another name.
     pub krate: Option<syn::Path>,
     /// Hand-written kernels, as far as they are stated.
@@ -123,6 +127,7 @@ pub(super) fn parse(tokens: TokenStream, errors: &mut Errors) -> Options {
         errors.add::<()>(error);
     }
     check_buckets(&options, errors);
+    numerics::check_options(&options, errors);
     options
 }
 
@@ -181,6 +186,10 @@ fn option(
         "numerics" => {
             expect_equals(input, "`numerics = \"fixed\"`")?;
             options.numerics = numerics::mode(input, errors)?;
+        }
+        "order" => {
+            expect_equals(input, "`order = \"lanes(32)\"`")?;
+            options.order = numerics::order(input, errors)?;
         }
         "crate" => {
             expect_equals(input, "`crate = ::path`")?;
@@ -328,9 +337,10 @@ impl Options {
         dim.map_or(Interval::point(1), |it| it.range)
     }
 
-    /// The results that schedules may give.
+    /// The results that schedules may give: an order that is stated fixes them.
     pub(super) fn numerics(&self) -> Numerics {
-        self.numerics.map_or(Numerics::Free, |it| it.1)
+        let stated = self.numerics.map_or(Numerics::Free, |it| it.1);
+        if self.order.is_some() { Numerics::Fixed } else { stated }
     }
 
     /// Reports a dimension that no option declares.

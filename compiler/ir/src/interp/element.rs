@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 use super::Array;
 use super::column::Column;
-use crate::dag::order::LANES;
+use super::partial::PartialResults;
 use crate::dag::{
     BinaryOp, Compute, DType, Dag, Expr, Number, Numerics, Order, Reducer, Subscript, TensorId,
     UnaryOp, number,
@@ -154,29 +154,21 @@ impl<'a> Elements<'a> {
     ) -> Number {
         let first = compute.n_spatial;
         let dtype = self.dag.tensor(compute.tensor).dtype;
-        let (n_partial, run) = match order {
-            Order::Sequence => (1, 1),
-            Order::Lanes { first } => (LANES as usize, extents[first..].iter().product::<i64>()),
-        };
         let identity = Number::literal(reducer.identity(dtype), dtype);
-        let mut partial = vec![identity; n_partial];
+        let combine = |a: Number, b| a.binary(reducer.op(), b, dtype);
+        let mut results = PartialResults::new(order, identity, combine);
         if extents[first..].iter().all(|it| *it > 0) {
-            for n in 0.. {
+            loop {
                 let value = self.term(reducer, compute, &point);
-                let so_far = &mut partial[(n % run) as usize % n_partial];
-                *so_far = value.combined_with(*so_far, reducer, dtype);
+                results.add(order.place(&point, extents), |so_far| {
+                    value.combined_with(so_far, reducer, dtype)
+                });
                 if self.is_exhausted() || !advance(&mut point[first..], &extents[first..]) {
                     break;
                 }
             }
         }
-        while partial.len() > 1 {
-            let upper = partial.split_off(partial.len() / 2);
-            for (lower, upper) in partial.iter_mut().zip(upper) {
-                *lower = lower.binary(reducer.op(), upper, dtype);
-            }
-        }
-        partial[0]
+        results.result()
     }
 
     /// The term of a reduction at a point.

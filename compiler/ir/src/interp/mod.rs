@@ -23,6 +23,7 @@ mod code;
 mod column;
 pub mod element;
 mod in_order;
+mod partial;
 
 use self::code::Code;
 use self::column::Column;

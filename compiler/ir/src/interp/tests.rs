@@ -46,6 +46,7 @@ fn one_compute(
         computes: vec![Compute { tensor: output, axes, n_spatial, reducer, body }],
         outputs: vec![output],
         numerics: Numerics::Free,
+        written_order: None,
         orders: Vec::new(),
         kernel_template: None,
     }

@@ -130,6 +130,7 @@ impl<'a> Builder<'a> {
             computes: Vec::new(),
             outputs: Vec::new(),
             numerics: Numerics::Free,
+            written_order: None,
             orders: Vec::new(),
             kernel_template: None,
         };

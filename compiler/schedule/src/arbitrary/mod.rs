@@ -13,7 +13,7 @@ mod moves;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 
-use tvmtune_ir::dag::{Dag, Number};
+use tvmtune_ir::dag::{Dag, Number, WrittenOrder};
 use tvmtune_ir::interp::Array;
 
 pub use dags::{Family, dag};
@@ -59,6 +59,18 @@ pub fn any_case() -> impl Strategy<Value = Case> {
             Case { family, dag, dims, seed }
         },
     )
+}
+
+/// Makes orders of reductions that a person may write, of the lengths that programs have here.
+pub fn any_order() -> impl Strategy<Value = WrittenOrder> {
+    let lanes = || proptest::sample::select(&[2, 4, 8, 16, 32, 64, 128][..]);
+    let size = proptest::sample::select(&[2, 3, 4, 5, 7, 8, 16, 31, 64][..]);
+    let blocks = (size, proptest::option::of(lanes()));
+    prop_oneof![
+        1 => Just(WrittenOrder::Sequence),
+        3 => lanes().prop_map(WrittenOrder::Lanes),
+        4 => blocks.prop_map(|(size, lanes)| WrittenOrder::Blocks { size, lanes }),
+    ]
 }
 
 impl Case {

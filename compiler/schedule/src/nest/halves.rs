@@ -8,14 +8,19 @@
 //! c = ((h[0] + h[4]) + (h[2] + h[6])) + ((h[1] + h[5]) + (h[3] + h[7]))
 //! ```
 //!
-//! Vector code of CPUs reduces lanes in this order: for it, a vectorized loop stays. Spatial loops inside that
+//! Vector code of CPUs reduces lanes in this order: for it, a vectorized loop stays, which adds the result to
+//! the identity. A sum of products, which may be -0.0, is added to it here as well. Spatial loops inside that
 //! of the partial results are put around each statement: their lanes are results, and none is crossed.
 
 use super::lower::{Instance, Lowering};
 use super::{Buffer, Scope, Stmt};
-use crate::{Attach, AxisId, LoopKind};
+use crate::{Attach, AxisId, LoopKind, ReductionOrder};
 use tvmtune_ir::dag::{Expr, Reducer, TensorId};
 use tvmtune_ir::poly::{Poly, VarId};
+
+/// The most partial results that vector code of every CPU reduces as the lanes of one loop: eight vectors of
+/// AVX2.
+const MAX_LANES: i64 = 64;
 
 /// Partial results that one expression combines: more are combined in vectors first.
 const MAX_IN_EXPRESSION: i64 = 8;
@@ -67,10 +72,11 @@ impl<'a> Lowering<'a> {
         let has_layout = |it| self.schedule.tensor(it).layout.is_some();
         let mut is_packed = false;
         compute.body.for_each_read(&mut |it, _| is_packed |= has_layout(it));
-        if self.reduces_lanes_by_halves && is_innermost && !is_packed {
+        let mut count = instance.extents.get(axis).as_constant().unwrap_or(1);
+        let is_loop = is_innermost && !is_packed && count <= MAX_LANES;
+        if self.reduces_lanes_by_halves && is_loop {
             return self.by_lanes(instance);
         }
-        let mut count = instance.extents.get(axis).as_constant().unwrap_or(1);
         let mut partial = PartialResults { reducer, axis, depth, halves: None };
 
         let mut stmts = Vec::new();
@@ -95,8 +101,15 @@ impl<'a> Lowering<'a> {
                     *lower = partial.combined(lower.clone(), upper);
                 }
             }
+            let tensor = instance.stage.tensor();
+            let mut value = terms.remove(0);
+            if matches!(instance.stage.reduction, ReductionOrder::Halves { adds_zero: true }) {
+                let dtype = lowering.schedule.tensor(tensor).tensor.dtype;
+                let identity = Expr::Const(partial.reducer.identity(dtype), dtype);
+                value = partial.combined(value, identity);
+            }
             let index = lowering.written_index(instance, values);
-            Stmt::Store { tensor: instance.stage.tensor(), index, value: terms.remove(0) }
+            Stmt::Store { tensor, index, value }
         }));
         stmts
     }
@@ -137,8 +150,14 @@ impl<'a> Lowering<'a> {
         let var = self.loop_var(extent.as_constant().unwrap_or(1));
         instance.loops[axis.0 as usize] = Poly::var(var);
         let (name, kind) = ("lane".to_owned(), LoopKind::Vectorized);
-        let body = vec![self.statement(instance)];
-        stmts.push(Stmt::For { var, name, extent, kind, body });
+        // Under a guard inside the loop, vectors would be reduced one by one: it is about the element alone.
+        match self.statement(instance) {
+            Stmt::If { guards, body } => {
+                let loop_ = Stmt::For { var, name, extent, kind, body };
+                stmts.push(Stmt::If { guards, body: vec![loop_] });
+            }
+            update => stmts.push(Stmt::For { var, name, extent, kind, body: vec![update] }),
+        }
         stmts
     }
 
@@ -156,6 +175,7 @@ impl<'a> Lowering<'a> {
             shape: std::iter::once(Poly::constant(n)).chain(inside).collect(),
             scope: if is_alone { Scope::Workspace } else { Scope::Local },
             layout: None,
+            is_partial: false,
         });
         id
     }

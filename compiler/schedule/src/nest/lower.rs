@@ -17,8 +17,8 @@ use super::recurrence::LocalState;
 use super::{Buffer, Guard, HandWritten, Nest, Scope, Stmt};
 use crate::print::names::{self, is_rust_keyword};
 use crate::relation::Extents;
-use crate::{Attach, AxisId, AxisRole, LoopKind, ReductionOrder, Schedule, Stage, StageId};
-use tvmtune_ir::dag::{Expr, TensorId, TensorKind};
+use crate::{Attach, AxisId, AxisRole, LoopKind, Schedule, Stage, StageId};
+use tvmtune_ir::dag::{DType, Expr, Literal, TensorId, TensorKind};
 use tvmtune_ir::poly::{Facts, Poly, VarId};
 use tvmtune_ir::span::Span;
 
@@ -150,7 +150,7 @@ impl<'a> Lowering<'a> {
         let stage = instance.stage;
         let mut stmts = Vec::new();
         let reduces = |it: &AxisId| stage.axis(*it).role == AxisRole::Reduce;
-        let is_by_halves = stage.reduction == ReductionOrder::Halves;
+        let is_by_halves = stage.reduction.is_by_halves();
         if is_by_halves && stage.order.iter().position(reduces) == Some(depth) {
             return self.by_halves(instance, depth);
         }
@@ -297,17 +297,19 @@ impl<'a> Lowering<'a> {
         let mut guards = self.guards(instance, &values, AxisRole::Spatial);
         guards.extend(self.guards(instance, &values, AxisRole::Reduce));
         let index = self.written_index(instance, &values);
-        let value = self.addressing.lower_expr(&compute.body, &values, &self.facts);
-        let mut value = self.with_finite_maxima(value);
-        if let ReductionOrder::Lanes { has_tail: true } = instance.stage.reduction {
+        let mut body = &compute.body;
+        for _ in 0..instance.stage.reduction.n_tails() {
             // A term behind the end is none: with a guard, a product is summed as it stands.
-            if let Expr::Select { condition, then, .. } = &value
-                && let Some(tail) = Guard::all_of(condition)
-            {
+            let Expr::Select { condition, then, .. } = body else { break };
+            let condition = self.addressing.lower_expr(condition, &values, &self.facts);
+            if condition != Expr::Const(Literal::Bool(true), DType::Bool) {
+                let Some(tail) = Guard::all_of(&condition) else { break };
                 guards.extend(tail);
-                value = (**then).clone();
             }
+            body = then;
         }
+        let value = self.addressing.lower_expr(body, &values, &self.facts);
+        let value = self.with_finite_maxima(value);
         let stmt = match compute.reducer {
             None => Stmt::Store { tensor, index, value },
             Some(reducer) => Stmt::Update { tensor, index, reducer, value },
@@ -429,6 +431,9 @@ impl<'a> Lowering<'a> {
                 shape,
                 scope: self.scope(TensorId(n as u32)),
                 layout: it.layout.clone(),
+                is_partial: it
+                    .stage
+                    .is_some_and(|it| self.schedule.stage(it).reduction.n_tails() > 0),
             }
         };
         let tensors = self.schedule.tensors.iter().enumerate().map(buffer);

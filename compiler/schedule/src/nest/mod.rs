@@ -113,6 +113,8 @@ pub struct Buffer<S = Scope> {
     pub scope: S,
     /// The layout into which a weight is packed before launch; `None` if it is row-major.
     pub layout: Option<Layout>,
+    /// True of partial results whose terms behind the end are under guards: these leave out no elements.
+    pub is_partial: bool,
 }
 
 /// `value < bound`.

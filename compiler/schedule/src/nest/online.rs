@@ -204,6 +204,7 @@ impl<'a> Lowering<'a> {
             shape: instance.extents.by_axis[..instance.stage.compute.n_spatial].to_vec(),
             scope: Scope::Local,
             layout: None,
+            is_partial: false,
         });
         id
     }

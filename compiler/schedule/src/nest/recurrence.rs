@@ -124,6 +124,7 @@ impl<'a> Lowering<'a> {
             shape: extents.into_iter().cloned().collect(),
             scope: Scope::Local,
             layout: None,
+            is_partial: false,
         });
         Some(LocalState { stage: instance.id, buffer, inside, depth: last + 1, state })
     }

@@ -22,9 +22,7 @@ mod merged; // axes that are one
 use std::ops::Range;
 
 use tvmtune_ir::dag::expr::affine;
-use tvmtune_ir::dag::{
-    Compute, ComputeAxis, ComputeId, Dag, Expr, Numerics, Order, Subscript, TensorId,
-};
+use tvmtune_ir::dag::{Compute, ComputeAxis, ComputeId, Dag, Expr, Numerics, Subscript, TensorId};
 use tvmtune_ir::poly::{Atom, Facts, Poly, VarId};
 
 /// Returns a program in normal form.
@@ -84,10 +82,8 @@ impl Edit {
         let edited = self.apply(&dag.computes[n], &dag.facts());
         let tensor = &mut dag.tensors[edited.tensor.0 as usize];
         tensor.shape = edited.axes[..edited.n_spatial].iter().map(|it| it.extent.clone()).collect();
-        if let Some(Order::Lanes { first }) = dag.orders.get_mut(n)
-            && self.at < *first
-        {
-            *first = *first + self.new.len() - self.n_old;
+        if let Some(order) = dag.orders.get_mut(n) {
+            order.move_axes(self.at, self.new.len() as isize - self.n_old as isize);
         }
         dag.computes[n] = edited;
     }

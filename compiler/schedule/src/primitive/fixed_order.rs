@@ -1,19 +1,22 @@
 //! The stages of a program with fixed numerics, before any primitive: a reduction by lanes is one into
-//! partial results, and one of these by halves.
+//! partial results, and one of these by halves. A reduction in blocks is one of each block, and one of these.
 //!
 //! ```text
 //! c[i] = sum(k, a[i, k])
 //! =>
 //! c_part[i, l] = sum(k_0, a[i, k_0 * 64 + l])         -- lanes
 //! c[i] = sum(l, c_part[i, l])                         -- by halves
+//!
+//! c_part[i, b] = sum(k, a[i, b * 256 + k])            -- blocks: a sequence, or by lanes in turn
+//! c[i] = sum(b, c_part[i, b])                         -- a sequence
 //! ```
 //!
 //! So a schedule cannot do without these orders; primitives refuse what would change them.
 
 use crate::error::ScheduleError;
 use crate::{AxisId, ReductionOrder, Schedule, StageId};
-use tvmtune_ir::dag::order::LANES;
-use tvmtune_ir::dag::{Expr, Order};
+use tvmtune_ir::dag::order::Lanes;
+use tvmtune_ir::dag::{BinaryOp, Compute, Expr, Order, Reducer};
 
 /// Counts the conditions around a value, outermost first.
 fn conditions(value: &Expr) -> usize {
@@ -23,19 +26,32 @@ fn conditions(value: &Expr) -> usize {
     }
 }
 
+/// Returns whether a compute sums products, which are not rounded before; those behind the end may be under
+/// conditions.
+fn is_sum_of_products(compute: &Compute) -> bool {
+    let mut term = &compute.body;
+    while let Expr::Select { then, .. } = term {
+        term = then;
+    }
+    compute.reducer == Some(Reducer::Sum) && matches!(term, Expr::Binary(BinaryOp::Mul, ..))
+}
+
 impl Schedule {
     /// Gives each reduction its order, where the program fixes that.
     pub(crate) fn fix_orders(&mut self) {
         for n in 0..self.dag.computes.len() {
             let stage = StageId(n as u32);
-            let order = self.dag.order(&self.dag.computes[n]);
-            let by_lanes = match order {
-                None => continue,
-                // These primitives are legal: no tensor has more than 2^46 bytes.
-                Some(Order::Lanes { first }) => self.reduce_by_lanes(stage, first).is_ok(),
-                Some(Order::Sequence) => false,
+            let Some(order) = self.dag.order(&self.dag.computes[n]) else { continue };
+            // These primitives are legal: no tensor of partial results has more than 2^46 bytes.
+            let is_factored = match order {
+                Order::Sequence => false,
+                Order::Lanes(lanes) => self.reduce_by_lanes(stage, lanes, 0).is_ok(),
+                Order::Blocks { axis, size, lanes } => {
+                    self.reduce_by_blocks(stage, AxisId(axis as u32), size, lanes).is_ok()
+                }
             };
-            if !by_lanes {
+            debug_assert!(is_factored || order == Order::Sequence, "{order:?}");
+            if !is_factored {
                 self.stage_mut(stage).reduction = ReductionOrder::Sequence;
             }
         }
@@ -43,20 +59,55 @@ impl Schedule {
         self.trace.clear();
     }
 
-    /// Factors the reduction of a stage over the axes from `first` on into partial results by lanes.
-    fn reduce_by_lanes(&mut self, stage: StageId, first: usize) -> Result<(), ScheduleError> {
-        let n_axes = self.stage(stage).compute.axes.len();
+    /// Factors the reduction of a stage over the axes from the first on into partial results by lanes. There
+    /// are `n_tails` conditions around its body.
+    fn reduce_by_lanes(
+        &mut self,
+        stage: StageId,
+        Lanes { first, n }: Lanes,
+        n_tails: usize,
+    ) -> Result<(), ScheduleError> {
+        let compute = &self.stage(stage).compute;
+        let (n_axes, adds_zero) = (compute.axes.len(), is_sum_of_products(compute));
         let mut run = AxisId(first as u32);
         for axis in first + 1..n_axes {
             run = self.fuse(stage, run, AxisId(axis as u32))?;
         }
-        let parts = self.split(stage, run, &[LANES])?;
-        let n_conditions = conditions(&self.stage(stage).compute.body);
-        let partial = self.rfactor(stage, parts[1])?;
-        let has_tail = conditions(&self.stage(partial).compute.body) > n_conditions;
-        self.stage_mut(partial).reduction = ReductionOrder::Lanes { has_tail };
-        self.stage_mut(stage).reduction = ReductionOrder::Halves;
+        let parts = self.split(stage, run, &[n])?;
+        let (partial, n_more) = self.factor(stage, parts[1])?;
+        self.stage_mut(partial).reduction = ReductionOrder::Lanes { n_tails: n_tails + n_more };
+        self.stage_mut(stage).reduction = ReductionOrder::Halves { adds_zero };
         Ok(())
+    }
+
+    /// Factors the reduction of a stage into results of blocks of an axis, each a sequence or by lanes.
+    fn reduce_by_blocks(
+        &mut self,
+        stage: StageId,
+        axis: AxisId,
+        size: u64,
+        lanes: Option<Lanes>,
+    ) -> Result<(), ScheduleError> {
+        let parts = self.split(stage, axis, &[size])?;
+        let (block, n_tails) = self.factor(stage, parts[0])?;
+        self.stage_mut(stage).reduction = ReductionOrder::Sequence;
+        match lanes {
+            // The axis of blocks comes before those that a block reduces.
+            Some(it) => {
+                self.reduce_by_lanes(block, Lanes { first: it.first + 1, ..it }, n_tails)?;
+            }
+            None => self.stage_mut(block).reduction = ReductionOrder::Blocks { n_tails },
+        }
+        Ok(())
+    }
+
+    /// Factors an axis of a reduction out. Returns the stage of the partial results, and the number of
+    /// conditions that keep its body from terms behind the end.
+    fn factor(&mut self, stage: StageId, axis: AxisId) -> Result<(StageId, usize), ScheduleError> {
+        let before = conditions(&self.stage(stage).compute.body);
+        let partial = self.rfactor(stage, axis)?;
+        let after = conditions(&self.stage(partial).compute.body);
+        Ok((partial, after.saturating_sub(before)))
     }
 }
 
@@ -92,14 +143,55 @@ mod tests {
     fn a_sum_along_rows_is_one_by_lanes_and_one_by_halves() {
         let schedule = Schedule::new(&rows());
         let orders: Vec<ReductionOrder> = schedule.stages.iter().map(|it| it.reduction).collect();
-        let lanes = ReductionOrder::Lanes { has_tail: true };
-        assert_eq!(orders, [ReductionOrder::Halves, lanes]);
+        let lanes = ReductionOrder::Lanes { n_tails: 1 };
+        assert_eq!(orders, [ReductionOrder::Halves { adds_zero: true }, lanes]);
         assert!(schedule.trace.is_empty());
         let text = nest::lower(&schedule).to_string();
         // The product is summed as it stands, in the lanes that have a term.
         assert!(text.contains("if j_1 + 64*j_0 < 150"), "{text}");
         assert!(text.contains("+= x[i, j_1 + 64*j_0] * x[i, j_1 + 64*j_0]"), "{text}");
         assert_eq!(text.matches("vectorized half").count(), 3, "{text}");
+    }
+
+    /// A sum of rows in an order that its author wrote.
+    fn written(order: &str) -> Dag {
+        let mut dag = rows();
+        dag.fix_order(order.parse().unwrap());
+        dag
+    }
+
+    #[test]
+    fn blocks_are_stages_of_their_own() {
+        let orders = |order: &str| -> Vec<ReductionOrder> {
+            Schedule::new(&written(order)).stages.iter().map(|it| it.reduction).collect()
+        };
+        let (sequence, halves) =
+            (ReductionOrder::Sequence, ReductionOrder::Halves { adds_zero: true });
+        assert_eq!(orders("sequence"), [sequence]);
+        assert_eq!(orders("blocks(64)"), [sequence, ReductionOrder::Blocks { n_tails: 1 }]);
+        assert_eq!(orders("blocks(50)"), [sequence, ReductionOrder::Blocks { n_tails: 0 }]);
+        let lanes = |n_tails| ReductionOrder::Lanes { n_tails };
+        assert_eq!(orders("lanes(32)"), [halves, lanes(1)]);
+        assert_eq!(orders("blocks(64, lanes(16))"), [sequence, halves, lanes(1)]);
+        assert_eq!(orders("blocks(50, lanes(16))"), [sequence, halves, lanes(1)]);
+        assert_eq!(orders("blocks(40, lanes(16))"), [sequence, halves, lanes(2)]);
+        let text = nest::lower(&Schedule::new(&written("blocks(40, lanes(16))"))).to_string();
+        let guards = "if 16*j_1_0 + j_1_1 < 40 && 40*j_0 + 16*j_1_0 + j_1_1 < 150";
+        assert!(text.contains(guards), "{text}");
+    }
+
+    #[test]
+    fn what_would_change_the_order_of_blocks_is_refused() {
+        let fixed = Some(ErrorKind::FixedNumerics);
+        let blocks = written("blocks(64)");
+        for line in ["rfactor s1 a2", "annotate s1 a2 vectorized", "rfactor s0 a1"] {
+            assert_eq!(refused(&blocks, &[line]), fixed, "{line}");
+        }
+        assert_eq!(refused(&blocks, &["annotate s0 a1 vectorized"]), fixed);
+        assert_eq!(refused(&blocks, &["split s1 a2 [8]", "reorder s1 [a4, a3]"]), fixed);
+        // Blocks are independent of each other, and may be computed where they are combined.
+        assert_eq!(refused(&blocks, &["reorder s1 [a1, a0, a2]"]), None);
+        assert_eq!(refused(&blocks, &["compute_at s1 s0 a1"]), None);
     }
 
     #[test]

@@ -11,8 +11,7 @@
 use super::fusion_group::{Chain, RowReduction, Score};
 use super::{Builder, FusionGroup, Rows, Tiled};
 use tvmtune_ir::dag::access::Access;
-use tvmtune_ir::dag::order::LANES;
-use tvmtune_ir::dag::{Expr, Subscript};
+use tvmtune_ir::dag::{Expr, Order, Subscript};
 use tvmtune_ir::poly::{Poly, VarId};
 use tvmtune_schedule::{ReductionOrder, StageId};
 
@@ -21,6 +20,10 @@ const MAX_COLUMNS: u64 = 256;
 
 /// Returns the groups with the members of each chain as one group; `None` if there is no chain.
 pub(super) fn fuse_chains(b: &Builder, groups: &[FusionGroup]) -> Option<Vec<FusionGroup>> {
+    // Results of blocks of columns are no scores.
+    if b.schedule.dag.orders.iter().any(|it| matches!(it, Order::Blocks { .. })) {
+        return None;
+    }
     let mut merged = groups.to_vec();
     for group in groups {
         let FusionGroup::Tiled(Tiled { root, anchor }) = group else { continue };
@@ -163,15 +166,18 @@ impl Search<'_> {
             return self.reads(stage, row, &axis(n_spatial));
         };
         self.found.reductions.push(RowReduction { stage: part, row });
-        // Lane `l` of step `k` is column `l + 64 * k`.
-        let column = axis(n_spatial) + axis(n_spatial + 1) * Poly::constant(LANES as i64);
+        // Lane `l` of step `k` is column `l + 64 * k`, of 64 lanes.
+        let dag = &self.b.schedule.dag;
+        let lanes = dag.computes.get(stage.0 as usize).and_then(|it| dag.order(it)?.lanes())?;
+        let n_lanes = i64::try_from(lanes.n).ok()?;
+        let column = axis(n_spatial) + axis(n_spatial + 1) * Poly::constant(n_lanes);
         self.reads(part, row, &column)
     }
 
     /// Returns the stage of the partial results that a stage combines, if the program fixes that order.
     fn partial_results(&self, stage: StageId) -> Option<StageId> {
         let mut found = None;
-        if self.order_of(stage) == ReductionOrder::Halves {
+        if self.order_of(stage).is_by_halves() {
             self.b.compute(stage).body.for_each_read(&mut |tensor, _| found = Some(tensor));
         }
         self.b.schedule.tensor(found?).stage
@@ -187,7 +193,7 @@ impl Search<'_> {
         let reduced = |it: StageId| {
             // Partial results are combined by a stage of the program.
             let compute = match self.order_of(it) {
-                ReductionOrder::Halves => schedule.dag.computes.get(it.0 as usize)?,
+                ReductionOrder::Halves { .. } => schedule.dag.computes.get(it.0 as usize)?,
                 _ => self.b.compute(it),
             };
             match &compute.axes[compute.n_spatial..] {

@@ -19,6 +19,7 @@ use std::str::FromStr;
 use self::cursor::{Cursor, Parsed, starts_with_digit};
 use super::expr::operation_name;
 use super::limits::{MAX_EXTENT, MAX_TEXT_BYTES, is_addressable};
+use super::order::UnknownOrder;
 use super::print::canonical;
 use super::{
     BinaryOp, CompareOp, Compute, ComputeAxis, ComputeId, DType, Dag, Dim, Expr, Numerics, Scalar,
@@ -67,7 +68,8 @@ impl FromStr for Dag {
             }
             Some(finding) => {
                 let n_ends = dag.dims.iter().filter(|it| it.lower_end.is_some()).count();
-                let n_modes = usize::from(dag.numerics == Numerics::Fixed);
+                let n_modes = usize::from(dag.numerics == Numerics::Fixed)
+                    + usize::from(dag.written_order.is_some());
                 let declared = n_modes + dag.dims.len() + n_ends + dag.scalars.len();
                 let before = 1 + declared + dag.params().count();
                 let line = finding.compute.map_or(1, |it| before + 1 + it.0 as usize);
@@ -94,6 +96,7 @@ impl Default for Reader {
             computes: Vec::new(),
             outputs: Vec::new(),
             numerics: Numerics::Free,
+            written_order: None,
             orders: Vec::new(),
             kernel_template: None,
         };
@@ -108,6 +111,11 @@ impl Reader {
         }
         if n == 1 && it.eat("numerics fixed") {
             self.dag.numerics = Numerics::Fixed;
+            return Ok(());
+        }
+        if n == 2 && self.dag.numerics == Numerics::Fixed && it.eat("order ") {
+            let order = std::mem::take(&mut it.rest).parse();
+            self.dag.written_order = Some(order.map_err(|it: UnknownOrder| it.to_string())?);
             return Ok(());
         }
         if it.eat("dim d") {

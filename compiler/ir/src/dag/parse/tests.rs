@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use crate::dag::print::canonical;
+use crate::dag::print::{canonical, class};
 use crate::dag::{Dag, TensorKind, verify};
 
 const LINEAR: &str = "tvmtune dag v1
@@ -72,7 +72,16 @@ t2: u8[7] = shl(bit_and(t0[v0], 15_u8), bit_xor(t1[v0], bit_or(not(t0[v0]), shr(
 return t2
 ";
 
-const SEEDS: [&str; 7] = [LINEAR, FUNCTIONS, BITS, CONV, GATHER, CAPACITY, TEMPLATE];
+const ORDERED: &str = "tvmtune dag v1
+numerics fixed
+order blocks(16, lanes(4))
+dim d0 in 1..=512
+input t0: f32[d0, 384]
+t1: f32[d0] = sum(v1 < 384) t0[v0, v1]
+return t1
+";
+
+const SEEDS: [&str; 8] = [LINEAR, FUNCTIONS, BITS, CONV, GATHER, CAPACITY, TEMPLATE, ORDERED];
 
 #[test]
 fn canonical_text_comes_back() {
@@ -107,6 +116,53 @@ fn errors_name_the_line_and_what_was_expected() {
     check(LINEAR, "return t3, t2\n", "", "line 8: not as canonical text has it");
     check(CONV, "2*v2 + v5 - 1", "v5 + 2*v2 - 1", "line 4: not as canonical text has it");
     check(GATHER, "((v1)/(2))", "((v1)/(0))", "line 5: `0` may be 0 or less");
+}
+
+#[test]
+fn written_orders_come_back() {
+    for order in ["sequence", "lanes(32)", "blocks(256)", "blocks(256, lanes(1024))"] {
+        let text = ORDERED.replace("blocks(16, lanes(4))", order);
+        let dag: Dag = text.parse().unwrap();
+        assert_eq!((canonical(&dag), dag.written_order), (text, order.parse().ok()));
+        let mut fixed = dag.clone();
+        fixed.fix_numerics();
+        assert_eq!(fixed, dag);
+        let class = class(&dag);
+        let expected = format!("tvmtune class v1\nnumerics fixed\norder {order}\n");
+        assert!(class.starts_with(&expected), "{class}");
+    }
+}
+
+#[test]
+fn orders_that_cannot_be_written_are_refused() {
+    let mut longest = "9".repeat(40_000);
+    longest.push(')');
+    for order in ["", "lanes(3)", "blocks(1)", "lanes(32", "lanes", "blocks(-1)", &longest] {
+        let found = ORDERED.replace("blocks(16, lanes(4))", order).parse::<Dag>().unwrap_err();
+        assert_eq!(found.line, 3, "{found}");
+        assert!(found.message.starts_with(&format!("`{order}` is no order; expected ")), "{found}");
+    }
+    let spaced = "line 3: not as canonical text has it";
+    check(ORDERED, "16, lanes(4)", "16,lanes(4)", spaced);
+    check(ORDERED, "lanes(4))", "lanes(4)) ", spaced);
+    let unexpected = "expected `t`, found `order blocks(16,`";
+    check(ORDERED, "numerics fixed\n", "", &format!("line 2: {unexpected}"));
+    check(
+        ORDERED,
+        "dim d0",
+        "order blocks(16, lanes(4))\ndim d0",
+        &format!("line 4: {unexpected}"),
+    );
+    check(
+        ORDERED,
+        "numerics fixed\norder blocks(16, lanes(4))\n",
+        "order blocks(16, lanes(4))\nnumerics fixed\n",
+        &format!("line 2: {unexpected}"),
+    );
+    let far = "line 6: subscript 1 of `t0` may be out of bounds: ";
+    let text = ORDERED.replace("v1 < 384", "v1 < 385");
+    let found = text.parse::<Dag>().unwrap_err().to_string();
+    assert!(found.starts_with(far), "{found}");
 }
 
 #[test]
@@ -178,7 +234,7 @@ const WORDS: &str = "\
     0; 1; 2; 7; 63; 2147483647; 4611686018427387904; d0; d1; v0; v1; v2; s0; t0; t1; t2; \
     f16; i32; bool; sum; max; select; index; exp; add; div; eq; inf_f32; NaN_f32; -1_i32; \
     true_bool; ((v0)/(2)); ((v1)%(d0)); (min(v0, d0)); d0*d0*d0; 2147483647*v0*d0; input; \
-    weight; return; dim; where; d2";
+    weight; return; dim; where; d2; lanes; blocks; sequence; order; numerics; fixed";
 
 /// Separators of words.
 fn is_between(it: char) -> bool {

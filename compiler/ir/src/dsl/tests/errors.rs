@@ -116,7 +116,7 @@ fn options() {
     4 | -1 => expected a number that is not negative, as in `1e-3`
     4 | foo => unknown tolerance `foo`: write `rel = 1e-3` or `abs = 1e-4`
     5 | tol => option `tol` is given twice: remove one
-    5 | targets => unknown option `targets`; expected `dims(..)`, `buckets(..)`, `types(..)`, `accum = ..`, `tol(rel = .., abs = ..)`, `cold(..)`, `warm(..)`, `weight = ..`, `numerics = ..`, `crate = ..`, `template = ..`, `params(..)`, `knobs(..)`, `constraints(..)`, `kernels(..)` or `reference(..)`
+    5 | targets => unknown option `targets`; expected `dims(..)`, `buckets(..)`, `types(..)`, `accum = ..`, `tol(rel = .., abs = ..)`, `cold(..)`, `warm(..)`, `weight = ..`, `numerics = ..`, `order = ..`, `crate = ..`, `template = ..`, `params(..)`, `knobs(..)`, `constraints(..)`, `kernels(..)` or `reference(..)`
     "#);
     insta::assert_snapshot!(errors("
         #[autotune(dims(M = 1..=64) tol(rel = 1))]

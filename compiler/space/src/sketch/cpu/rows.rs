@@ -197,7 +197,7 @@ pub(super) fn contiguous_reduction(b: &Builder, stage: StageId) -> Option<(usize
 /// Returns whether a stage is one of the two that the program makes of a reduction by lanes.
 pub(super) fn is_by_lanes(b: &Builder, stage: StageId) -> bool {
     let order = b.schedule.stage(stage).reduction;
-    matches!(order, ReductionOrder::Lanes { .. } | ReductionOrder::Halves)
+    matches!(order, ReductionOrder::Lanes { .. } | ReductionOrder::Halves { .. })
 }
 
 /// Returns whether the vectors along which a reduction can be vectorized are less than one for each row.

@@ -2,6 +2,7 @@
 
 mod attention;
 mod chains;
+mod orders;
 mod points;
 mod programs;
 mod rows;

@@ -30,6 +30,7 @@ impl Program {
             computes: Vec::new(),
             outputs: Vec::new(),
             numerics: Numerics::Free,
+            written_order: None,
             orders: Vec::new(),
             kernel_template: None,
         })
