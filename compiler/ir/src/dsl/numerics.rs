@@ -8,7 +8,7 @@ use syn::parse::ParseStream;
 
 use super::Program;
 use super::errors::Errors;
-use super::options::Options;
+use super::options::{Options, expect_equals};
 use crate::dag::{Dag, Numerics, WrittenOrder};
 
 /// The name of the option.
@@ -40,11 +40,12 @@ pub(super) fn mode(
     })
 }
 
-/// Parses the order of reductions, with its place.
+/// Parses `= "lanes(32)"`, the order of reductions, with its place.
 pub(super) fn order(
     input: ParseStream<'_>,
     errors: &mut Errors,
 ) -> syn::Result<Option<(Span, WrittenOrder)>> {
+    expect_equals(input, "`order = \"lanes(32)\"`")?;
     let text: LitStr = input.parse()?;
     Ok(match text.value().parse() {
         Ok(order) => Some((text.span(), order)),

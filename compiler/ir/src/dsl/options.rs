@@ -187,10 +187,7 @@ fn option(
             expect_equals(input, "`numerics = \"fixed\"`")?;
             options.numerics = numerics::mode(input, errors)?;
         }
-        "order" => {
-            expect_equals(input, "`order = \"lanes(32)\"`")?;
-            options.order = numerics::order(input, errors)?;
-        }
+        "order" => options.order = numerics::order(input, errors)?,
         "crate" => {
             expect_equals(input, "`crate = ::path`")?;
             options.krate = Some(input.call(syn::Path::parse_mod_style)?);
@@ -240,7 +237,7 @@ pub(super) fn assignments(input: ParseStream<'_>, example: &str) -> syn::Result<
     Ok(assignments)
 }
 
-fn expect_equals(input: ParseStream<'_>, example: &str) -> syn::Result<()> {
+pub(super) fn expect_equals(input: ParseStream<'_>, example: &str) -> syn::Result<()> {
     if input.parse::<Option<Token![=]>>()?.is_none() {
         return Err(input.error(format!("expected `=`, as in {example}")));
     }

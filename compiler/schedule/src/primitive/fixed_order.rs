@@ -176,7 +176,7 @@ mod tests {
         assert_eq!(orders("blocks(50, lanes(16))"), [sequence, halves, lanes(1)]);
         assert_eq!(orders("blocks(40, lanes(16))"), [sequence, halves, lanes(2)]);
         let text = nest::lower(&Schedule::new(&written("blocks(40, lanes(16))"))).to_string();
-        let guards = "if 16*j_1_0 + j_1_1 < 40 && 40*j_0 + 16*j_1_0 + j_1_1 < 150";
+        let guards = "if j_1_1 + 16*j_1_0 < 40 && 40*j_0 + j_1_1 + 16*j_1_0 < 150";
         assert!(text.contains(guards), "{text}");
     }
 
