@@ -1,4 +1,5 @@
-//! Certificates of accuracy on the command line: measured, shown, and a reason to refuse a record.
+//! Certificates of accuracy on the command line: measured, shown, and a reason to refuse a record; and
+//! records of free numerics where these are fixed.
 
 use std::fs;
 
@@ -72,4 +73,32 @@ fn a_less_accurate_record_is_accepted_only_if_asked_for() {
     // One that is about as accurate needs no leave.
     with_error(50.0);
     check(&sandbox, &["accept"], 0);
+}
+
+#[test]
+fn what_was_tuned_with_free_numerics_serves_a_crate_that_fixes_them() {
+    let source = "
+use tvmtune_runtime::autotune;
+
+#[autotune(dims(M = 1..=8, K = 40, N = 64))]
+pub fn product(x: Tensor<f32, M, K>, w: Weight<f32, K, N>) -> Tensor<f32, M, N> {
+    compute(|i, j| sum(0..K, |k| x[[i, k]] * w[[k, j]]))
+}
+";
+    let sandbox = Sandbox::new("sandbox", source);
+    check(&sandbox, &["tune", "--trials", "4"], 0);
+    let row = || -> serde_json::Value {
+        let text = check(&sandbox, &["status", "--json"], 0).out;
+        serde_json::from_str::<serde_json::Value>(&text).expect("JSON")[0].clone()
+    };
+    assert_eq!((&row()["numerics"], &row()["tier"]), (&"free".into(), &"exact".into()));
+    sandbox.write("tvmtune.toml", "schema = 1\nnumerics = \"fixed\"\n");
+    let fixed = row();
+    assert_eq!(fixed["numerics"], "fixed");
+    assert!(fixed["tier"] == "unfinished" || fixed["tier"] == "replayed", "{fixed}");
+    assert!(fixed["source"].is_string(), "a recorded schedule runs: {fixed}");
+    check(&sandbox, &["verify", "--bits"], 0);
+    // Its own search goes on, and has a record of its own.
+    check(&sandbox, &["tune", "--trials", "6"], 0);
+    assert_eq!(sandbox.records().len(), 2);
 }
