@@ -349,6 +349,10 @@ pub(crate) struct Bench {
     /// Time the schedules used when nothing was measured, instead
     #[arg(long)]
     pub(crate) default: bool,
+    /// Time default schedules by other orders of reductions, which change results, instead: an author may
+    /// write one of them, `order = "lanes(64)"`
+    #[arg(long, conflicts_with_all = ["default", "operands"])]
+    pub(crate) orders: bool,
     /// Time launches that find all operands in memory, or in a cache, instead of each where the program
     /// finds it
     #[arg(long, value_name = "PLACE")]

@@ -141,6 +141,21 @@ fn databases_are_united() {
 }
 
 #[test]
+fn other_orders_of_reductions_are_timed_beside_the_one_that_is_written() {
+    let source = SOURCE.replace("K = 32)", "K = 320), order = \"lanes(32)\"");
+    let sandbox = Sandbox::new("sandbox", &source);
+    let text = check(&sandbox, &["bench", "--orders", "--bucket", "M=64", "--json"], 0).out;
+    let rows: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    let rows = rows.as_array().expect("a list");
+    let own: Vec<bool> = rows.iter().map(|it| it["is_own"] == true).collect();
+    assert_eq!((own[0], own.iter().filter(|it| **it).count()), (true, 1), "{rows:?}");
+    for option in ["numerics = \"free\"", "order = \"sequence\"", "order = \"blocks(256)\""] {
+        let row = rows.iter().find(|it| it["option"] == option).expect("a row for each order");
+        assert!(row["latency_us"].as_f64() > Some(0.0), "{row}");
+    }
+}
+
+#[test]
 fn impossible_requests_are_answered_with_possible_ones() {
     let sandbox = Sandbox::new("sandbox", SOURCE);
     let refused = |arguments: &[&str], parts: [&str; 2]| {

@@ -16,6 +16,7 @@ use tvmtune_tuner::measure::WorkerCommand;
 use tvmtune_tuner::outcome::{Outcome, Timing};
 use tvmtune_tuner::tune::{self, Bucket, Workload};
 
+use super::bench_orders;
 use crate::Exit;
 use crate::cli::{Bench, Operands};
 use crate::device_plan::{self, LOCK_LIMIT, PlannedVariant, for_each_device, runnable};
@@ -25,7 +26,7 @@ use crate::render::{Table, latency, percent};
 use crate::roofline::Roofline;
 
 /// Number of timings of each schedule; the schedules alternate.
-const ROUNDS: usize = 25;
+pub(super) const ROUNDS: usize = 25;
 
 /// The timing of one bucket of a kernel, at its largest extents.
 #[derive(Serialize)]
@@ -67,7 +68,7 @@ enum ShownSchedule {
 
 pub(crate) fn run(arguments: &Bench) -> Result<Exit> {
     let shown = if arguments.default { ShownSchedule::Default } else { ShownSchedule::Planned };
-    let mut rows = Vec::new();
+    let (mut rows, mut by_order) = (Vec::new(), Vec::new());
     let exit =
         for_each_device(&arguments.selection, arguments.target, |records, database, device| {
             let Some(cache) = database.cache() else {
@@ -96,6 +97,10 @@ pub(crate) fn run(arguments: &Bench) -> Result<Exit> {
                 let variants = device_plan::variants(op, lookup, device, &isas, records.limits());
                 let extents = &arguments.variants.bucket;
                 for it in variants.iter().filter(|it| records::contains(op, it.bucket, extents)) {
+                    if arguments.orders {
+                        by_order.extend(bench_orders::rows(op, it.bucket, target, &lock));
+                        continue;
+                    }
                     let workload = workload(op, arguments.operands);
                     match time_side_by_side(&workload, it, target, &lock) {
                         Ok(timings) => {
@@ -111,9 +116,11 @@ pub(crate) fn run(arguments: &Bench) -> Result<Exit> {
     if exit != Exit::Done {
         return Ok(exit);
     }
-    match arguments.json {
-        true => println!("{}", serde_json::to_string_pretty(&rows)?),
-        false => print!("{}", table(&rows)),
+    match (arguments.json, arguments.orders) {
+        (true, false) => println!("{}", serde_json::to_string_pretty(&rows)?),
+        (true, true) => println!("{}", serde_json::to_string_pretty(&by_order)?),
+        (false, false) => print!("{}", table(&rows)),
+        (false, true) => print!("{}", bench_orders::table(&by_order)),
     }
     Ok(Exit::Done)
 }

@@ -3,6 +3,7 @@
 pub(crate) mod accept;
 mod accuracy;
 pub(crate) mod bench;
+mod bench_orders;
 pub(crate) mod buckets;
 pub(crate) mod check;
 pub(crate) mod compile;

@@ -163,16 +163,16 @@ impl Schedule {
         Ok(())
     }
 
-    /// Refuses a stage in the loop over partial results that lowering reduces by halves, without that loop.
+    /// Refuses a stage in the loop over partial results, or in one inside of it: lowering reduces these by
+    /// halves, without that loop.
     fn check_halves(&self, id: StageId) -> Result<(), ScheduleError> {
         let stage = self.stage(id);
-        let is_host = |it: &&AxisId| {
-            stage.axis(**it).role == AxisRole::Reduce && self.has_attached_at(id, **it)
-        };
         if !stage.reduction.is_by_halves() {
             return Ok(());
         }
-        let host = stage.order.iter().find(is_host);
+        let is_outside = |it: &&AxisId| stage.axis(**it).role != AxisRole::Reduce;
+        let mut inside = stage.order.iter().skip_while(is_outside);
+        let host = inside.find(|it| self.has_attached_at(id, **it));
         host.map_or(Ok(()), |it| Err(ErrorKind::FixedNumerics.of_axis(id, *it)))
     }
 
