@@ -76,7 +76,7 @@ pub struct Loss {
     pub after: Errors,
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref)] // serde passes references
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
 fn is_zero(n: &u32) -> bool {
     *n == 0
 }
