@@ -207,6 +207,14 @@ mod tests {
     }
 
     #[test]
+    fn literals_have_the_value_of_their_type() {
+        let text = "#[autotune(dims(N = 4))] fn f(x: Tensor<f32, N>) -> Tensor<f32, N> {
+            compute(|i| x[[i]] * 0.1)
+        }";
+        assert_eq!(values_of(text, &[1.0; 4])[0].value, f64::from(0.1_f32));
+    }
+
+    #[test]
     fn halves_on_the_way_round_and_count() {
         let text = "#[autotune(dims(N = 4))] fn f(x: Tensor<f32, N>) -> Tensor<f32, N> {
             let h = compute(|i| (x[[i]] * 1.0) as f16);

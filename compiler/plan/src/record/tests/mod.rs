@@ -1,5 +1,6 @@
 //! Records to text and back, mangled text, and merging.
 
+mod accuracy;
 mod gpu;
 
 use super::*;
