@@ -70,7 +70,7 @@ fn a_less_accurate_record_is_accepted_only_if_asked_for() {
     assert_eq!(fs::read_to_string(&shipped).expect("readable"), before);
     check(&sandbox, &["accept", "--less-accurate"], 0);
     assert_ne!(fs::read_to_string(&shipped).expect("readable"), before);
-    // One that is about as accurate needs no leave.
+    // A record that is about as accurate is accepted.
     with_error(50.0);
     check(&sandbox, &["accept"], 0);
 }

@@ -124,9 +124,9 @@ pub fn distance(a: Number, b: Number) -> f64 {
 /// The errors that operations of a perturbed program have.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Roundings {
-    /// Of that relative size, in floats that are not halves.
+    /// Errors of that relative size, in floats that are not halves.
     Large(f64),
-    /// Those of rounding once to the type: of halves, and of each step of a sum, too.
+    /// Errors of one rounding to the type: of halves, and of each step of a sum, too.
     Single,
 }
 

@@ -70,7 +70,7 @@ pub(super) fn errors(
             }
         }
     }
-    // Nothing is known of a task without time.
+    // A job has no certificate if there was no time for any class.
     Ok(found.into_iter().map(|it| it.filter(|it| !it.0.is_empty())).collect())
 }
 

@@ -67,7 +67,7 @@ impl Session {
             _ => vec![0],
         };
         let jobs: Vec<&Job> = measured.iter().map(|it| &finalists[*it].job).collect();
-        // From now on the measurer has other arguments.
+        // The measurer is about to be set up for other arguments.
         *ctx.set_up = None;
         let found = accuracy::errors(&self.task, &jobs, limit, ctx.measurer)?;
         for (n, accuracy) in measured.iter().zip(found) {

@@ -12,7 +12,7 @@ pub(super) struct PartialResults<T, F> {
     order: Order,
     identity: T,
     combine: F,
-    /// Those of the lanes of the current block.
+    /// The partial results of the lanes of the current block.
     lanes: Vec<T>,
     /// The blocks before the current one, combined.
     before: T,
@@ -20,7 +20,7 @@ pub(super) struct PartialResults<T, F> {
 }
 
 impl<T: Clone, F: Fn(T, T) -> T> PartialResults<T, F> {
-    /// Makes those of a reduction without any term.
+    /// Makes the partial results of a reduction without any term.
     pub(super) fn new(order: Order, identity: T, combine: F) -> Self {
         let n_lanes = order.lanes().map_or(1, |it| it.n as usize);
         let lanes = vec![identity.clone(); n_lanes];

@@ -143,7 +143,7 @@ impl Database {
         let Some(program) = FixedProgram::new(query.dag) else { return };
         for (store, index) in self.stores.iter().zip(indices) {
             let (free, text) = (&program.free, &program.free_text);
-            // What is wrong with these files is no matter of this program.
+            // Files that cannot be read are reported where the free program is looked up.
             let paths = index.of_workload(&store.dir, free, &query.name, &mut Vec::new());
             for path in paths {
                 let checked = read(&path).and_then(|it| check_identity(it, free, text, &path));
@@ -273,7 +273,7 @@ impl Database {
     ///
     /// # Errors
     ///
-    /// Those of [`Database::accept`].
+    /// The same as [`Database::accept`], but for [`DatabaseError::LessAccurate`].
     pub fn accept_less_accurate(
         dir: &Path,
         record: &Record,

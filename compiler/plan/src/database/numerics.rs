@@ -8,6 +8,7 @@
 //! among others.
 
 use tvmtune_ir::dag::{Dag, Numerics, print};
+use tvmtune_ir::poly::Interval;
 use tvmtune_ir::target::Platform;
 use tvmtune_ir::workload::WorkloadId;
 use tvmtune_schedule::{Instruction, Schedule};
@@ -29,7 +30,9 @@ impl FixedProgram {
             return None;
         }
         let dag: Dag = text.parse().ok().filter(|it: &Dag| it.numerics == Numerics::Fixed)?;
-        let free_dag = dag.with_free_numerics();
+        // More of a program is simplified where no order is kept: over all extents, this does nothing else.
+        let ranges: Vec<Interval> = dag.dims.iter().map(|it| it.range).collect();
+        let free_dag = dag.with_free_numerics().specialize(&ranges);
         let n_stages = |it: &Dag| Schedule::new(it).stages.len();
         let free_text = print::canonical(&free_dag);
         let free = WorkloadId::of(&free_text);

@@ -26,21 +26,21 @@ const MAX_DIFFERENCE: f64 = 16.0;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Class {
-    /// Those that schedules are tuned with: in -1..1, positive ones where a sum divides.
+    /// The numbers that schedules are tuned with: in -1..1, positive ones where a sum divides.
     Ordinary,
     /// Normally distributed.
     Normal,
-    /// Products of three of them overflow no `f32`.
+    /// Large numbers, of which products of three overflow no `f32`.
     Huge,
-    /// Denormal ones, and the smallest normal ones.
+    /// Denormal numbers, and the smallest normal ones.
     Tiny,
     /// Pairs that almost cancel.
     Cancelling,
-    /// All the same.
+    /// Equal numbers.
     Equal,
-    /// A few of them are a million times as large as the others.
+    /// Numbers of which a few are a million times as large as the others.
     Outliers,
-    /// Close together, where `exp` is large.
+    /// Numbers that are close together, where `exp` is large.
     Clustered,
     /// Infinities, NaNs and zeros of both signs among others.
     Special,
@@ -72,7 +72,7 @@ pub struct Loss {
     pub class: Class,
     /// The errors of the more accurate schedule.
     pub before: Errors,
-    /// Those of the other.
+    /// The errors of the other one.
     pub after: Errors,
 }
 

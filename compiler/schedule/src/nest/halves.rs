@@ -150,7 +150,7 @@ impl<'a> Lowering<'a> {
         let var = self.loop_var(extent.as_constant().unwrap_or(1));
         instance.loops[axis.0 as usize] = Poly::var(var);
         let (name, kind) = ("lane".to_owned(), LoopKind::Vectorized);
-        // Under a guard inside the loop, vectors would be reduced one by one: it is about the element alone.
+        // The guard is about the element alone. Inside the loop, it would have vectors reduced one by one.
         match self.statement(instance) {
             Stmt::If { guards, body } => {
                 let loop_ = Stmt::For { var, name, extent, kind, body };

@@ -213,7 +213,7 @@ mod tests {
         assert_eq!(refused(&rows, &["annotate s0 a1 vectorized"]), fixed);
         // One loop may be inside that of partial results, which is written out.
         assert_eq!(refused(&rows, &["reorder s0 [a1, a0]", "annotate s0 a0 vectorized"]), None);
-        // Nor may what a loop inside of it needs be computed there.
+        // A stage must not run in a loop inside of it either.
         let attached = ["compute_at s1 s0 a0", "reorder s0 [a1, a0]"];
         assert_eq!(refused(&rows, &attached[..1]), None);
         assert_eq!(refused(&rows, &attached), fixed);

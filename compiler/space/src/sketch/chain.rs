@@ -20,7 +20,7 @@ const MAX_COLUMNS: u64 = 256;
 
 /// Returns the groups with the members of each chain as one group; `None` if there is no chain.
 pub(super) fn fuse_chains(b: &Builder, groups: &[FusionGroup]) -> Option<Vec<FusionGroup>> {
-    // Results of blocks of columns are no scores.
+    // Partial results of blocks are indexed by block: they are no matrix of scores.
     if b.schedule.dag.orders.iter().any(|it| matches!(it, Order::Blocks { .. })) {
         return None;
     }
