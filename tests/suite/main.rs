@@ -24,6 +24,7 @@ mod expansions;
 mod extremes;
 mod fake_driver;
 mod fixed_numerics;
+mod fixed_terms;
 mod former;
 mod functions;
 mod gpu_model;

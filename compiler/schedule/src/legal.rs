@@ -176,7 +176,8 @@ impl Schedule {
         host.map_or(Ok(()), |it| Err(ErrorKind::FixedNumerics.of_axis(id, *it)))
     }
 
-    /// Refuses unless the reduce loops of a stage whose order is fixed follow each other as they did.
+    /// Refuses unless the reduce loops of a stage whose order is fixed follow each other as they did, those of
+    /// several iterations.
     pub(crate) fn check_reduction_order(
         &self,
         id: StageId,
@@ -184,12 +185,14 @@ impl Schedule {
     ) -> Result<(), ScheduleError> {
         let stage = self.stage(id);
         let reduces = |it: &&AxisId| stage.axis(**it).role == AxisRole::Reduce;
+        // A loop of one iteration has no order.
+        let orders = |it: &&AxisId| reduces(it) && stage.axis(**it).extent.as_constant() != Some(1);
         let is_kept = match stage.reduction {
             ReductionOrder::Any => true,
             ReductionOrder::Sequence
             | ReductionOrder::Lanes { .. }
             | ReductionOrder::Blocks { .. } => {
-                before.iter().filter(reduces).eq(stage.order.iter().filter(reduces))
+                before.iter().filter(orders).eq(stage.order.iter().filter(orders))
             }
             // Lowering puts at most one loop, that of lanes, around each of its statements.
             ReductionOrder::Halves { .. } => {

@@ -139,8 +139,8 @@ impl TreeBuilder<'_> {
     }
 
     /// Adds a term to a reduction. One that is the reducer's identity where a lane-invariant condition
-    /// fails, or another one in all lanes, is left out there; where the program fixes bits, it is added, as
-    /// a product is not contracted with a choice.
+    /// fails, or another one in all lanes, is left out there. Where the program fixes bits, a product under a
+    /// condition is rounded before it is added, and such a sum is never -0.0, which 0.0 would change.
     fn update(
         &mut self,
         tensor: TensorId,
@@ -154,13 +154,12 @@ impl TreeBuilder<'_> {
             let mentions = |var| it.value.mentions(var) || it.bound.mentions(var);
             self.vectorized.is_some_and(mentions)
         };
-        let term = match self.tree.nest.numerics {
-            Numerics::Free => GuardedTerm::of(value, &identity, &varies),
-            Numerics::Fixed => None,
-        };
-        let Some(GuardedTerm { guards, weak, term }) = term else {
+        let Some(GuardedTerm { guards, weak, term }) = GuardedTerm::of(value, &identity, &varies)
+        else {
             return self.write(tensor, index, Some(reducer), value);
         };
+        let is_fixed = self.tree.nest.numerics == Numerics::Fixed;
+        let term = if is_fixed { term.rounded(dtype) } else { term };
         let mut ids = Vec::new();
         for it in &guards {
             ids.push(self.guard(&it.value, &it.bound)?);

@@ -57,6 +57,10 @@ fn transposes(tree: &Tree<'_>, loop_: &Loop, lane: Option<VarId>) -> bool {
     }
     let mut path = Vec::new();
     let Some(write) = single_write(&loop_.body, &mut path) else { return false };
+    // The data of an iteration choose one of a loop inside.
+    if Node::loops(&path).any(|it| it.kind == LoopMode::Chosen) {
+        return false;
+    }
     let lanes = |it: &&Loop| matches!(it.kind, LoopMode::Vectorized(_));
     let Some(lane) = lane.or(Node::loops(&path).find(lanes).map(|it| it.var)) else { return false };
     let guarded = path.iter().any(|it| match it {

@@ -256,6 +256,21 @@ impl Expr {
         Expr::Select { condition: Box::new(self), then, otherwise }
     }
 
+    /// The value, rounded to its type where it is a product of floats, or a choice of one: a sum contracts products
+    /// that it adds as they stand.
+    #[must_use]
+    pub fn rounded(self, dtype: DType) -> Self {
+        match self {
+            Expr::Binary(BinaryOp::Mul, ..) if dtype.is_float() => {
+                Expr::Cast(dtype, Box::new(self))
+            }
+            Expr::Select { condition, then, otherwise } => {
+                condition.select(then.rounded(dtype), otherwise.rounded(dtype))
+            }
+            other => other,
+        }
+    }
+
     /// The type of the value.
     pub fn dtype(&self, types: &dyn Types) -> DType {
         match self {

@@ -93,7 +93,8 @@ pub(super) fn check(program: &Program, dag: Dag) -> syn::Result<Dag> {
     }
     if let Some(tensor) = dag.without_fixed_order() {
         return refused(format!(
-            "`{}` is a sum up to an index, or from one on, which has no fixed order yet: {advice}",
+            "`{}` is a sum from an index on, of several ranges, or in another order than a sequence, which has no \
+             fixed order yet: {advice}",
             dag.tensor(tensor).name
         ));
     }
@@ -213,8 +214,8 @@ mod tests {
         refused(
             found,
             "\"lanes(8)\"",
-            "`out` is a sum up to an index, or from one on, which has no fixed order yet: remove \
-             `order`, and say `numerics = \"free\"`",
+            "`out` is a sum from an index on, of several ranges, or in another order than a sequence, which has no \
+             fixed order yet: remove `order`, and say `numerics = \"free\"`",
         );
     }
 }

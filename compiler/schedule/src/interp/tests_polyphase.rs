@@ -1,10 +1,10 @@
 //! Polyphase decompositions: the loop nests, their results, and refusals.
 
-use crate::ErrorKind;
 use crate::nest::lower;
 use crate::nest::tests::{nest_of, scheduled, tried};
 use crate::nest::verify::verify;
-use tvmtune_ir::dag::DType;
+use crate::{ErrorKind, ReductionOrder, StageId};
+use tvmtune_ir::dag::{DType, Expr};
 use tvmtune_ir::interp::Array;
 
 #[test]
@@ -133,12 +133,28 @@ fn what_has_no_phases_is_refused() {
     ] {
         assert_eq!(kind(reduction), Some(ErrorKind::NotPeriodic), "{reduction}");
     }
-    let fixed = "#[autotune(dims(N = 2..=30), numerics = \"fixed\")]
-        fn f(x: Tensor<f32, N>) -> Tensor<f32, N> {
-            compute(|i| sum(0..2, |k| if (i + k) % 2 == 0 { x[[i]] } else { 0.0 }))
-        }";
-    assert_eq!(
-        tried(fixed, "polyphase s0").err().map(|it| it.kind),
-        Some(ErrorKind::FixedNumerics)
-    );
+}
+
+#[test]
+fn phases_of_a_sequence_keep_its_order_and_those_of_partial_results_do_not() {
+    let with = |options: &str, line: &str| {
+        let program = format!(
+            "#[autotune(dims(N = 8..=30){options})]
+            fn f(x: Tensor<f32, N>, y: Tensor<f32, 40>) -> Tensor<f32, {{ N * 2 }}> {{
+                compute(|i| sum(0..40, |k| if (i + k) % 2 == 0 {{ x.get([(i + k) / 2]).unwrap_or(0.0) * y[[k]] }} else {{ 0.0 }}))
+            }}"
+        );
+        tried(&program, line)
+    };
+    let schedule = with(", numerics = \"fixed\"", "polyphase s0").unwrap();
+    let phases = schedule.stage(StageId(1));
+    assert_eq!(phases.reduction, ReductionOrder::Sequence);
+    // A product under a condition is rounded before it is added.
+    assert!(matches!(phases.compute.body, Expr::Cast(DType::F32, _)));
+    assert!(matches!(
+        with("", "polyphase s0").unwrap().stage(StageId(1)).compute.body,
+        Expr::Binary(..)
+    ));
+    let blocks = with(", order = \"blocks(8)\"", "polyphase s1");
+    assert_eq!(blocks.err().map(|it| it.kind), Some(ErrorKind::FixedNumerics));
 }

@@ -2,7 +2,8 @@
 
 use crate::nest::lower;
 use crate::nest::tests::{nest_of, scheduled};
-use crate::{ErrorKind, Instruction, LoopKind, Schedule};
+use crate::{ErrorKind, Instruction, LoopKind, Schedule, StageId};
+use tvmtune_ir::dsl;
 use tvmtune_ir::interp::Array;
 
 #[test]
@@ -55,7 +56,7 @@ fn a_prefix_in_order_is_the_one_before_and_an_operand() {
     insta::assert_snapshot!(nest_of(program, "scan_in_order s0"), @r"
     for i in 0..N
       for j in 0..6
-        out[i, j] = select(i >= 1, out[i - 1, j], 0) + select((i - 1) >= 0, x[i - 1, j], 0)
+        out[i, j] = select((i - 1) >= 0, x[i - 1, j], 0) + select(i >= 1, out[i - 1, j], 0)
     ");
     // States of a task are local.
     let trace = "scan_in_order s0\nreorder s0 [a1, a0]\nannotate s0 a1 parallel";
@@ -64,7 +65,7 @@ fn a_prefix_in_order_is_the_one_before_and_an_operand() {
     parallel j in 0..6
       out_state[] = 0
       for i in 0..N
-        out_state[] = out_state[] + select((i - 1) >= 0, x[i - 1, j], 0)
+        out_state[] = select((i - 1) >= 0, x[i - 1, j], 0) + out_state[]
         out[i, j] = out_state[]
     ");
 }
@@ -84,7 +85,7 @@ fn a_suffix_in_order_starts_at_the_other_end() {
       for c in 0..6
         out_terms[i_t] max= select((N - i_t) < N, x[N - i_t, c], -inf)
     for i in 0..N
-      out_reversed[i] = max(select(i >= 1, out_reversed[i - 1], -inf), out_terms[i])
+      out_reversed[i] = max(out_terms[i], select(i >= 1, out_reversed[i - 1], -inf))
     for i in 0..N
       out[i] = out_reversed[N - i - 1]
     ");
@@ -100,7 +101,7 @@ fn refusal(reduction: &str, trace: &str) -> Option<ErrorKind> {
 }
 
 fn refused(program: &str, trace: &str) -> Option<ErrorKind> {
-    let dag = tvmtune_ir::dsl::program(program).unwrap();
+    let dag = dsl::program(program).unwrap();
     let mut schedule = Schedule::new(&dag);
     let mut lines = trace.split("; ").map(|it| it.parse::<Instruction>().unwrap());
     lines.find_map(|it| schedule.apply(&it).err()).map(|it| it.kind)
@@ -164,12 +165,19 @@ fn scans_in_order_are_stages_of_their_own_and_leave_a_fixed_order() {
     let operand_inside = "compute_at s0 s1 a0; scan_in_order s1";
     assert_eq!(refused(program, operand_inside), Some(ErrorKind::HasAttached));
     assert_eq!(refused(program, "inline s0; scan_in_order s1"), None);
-    let fixed = "
-        #[autotune(dims(N = 64), numerics = \"fixed\")]
-        fn f(x: Tensor<f32, N, N>) -> Tensor<f32, N> {
-            compute(|i| sum(0..N, |k| x[[k, i]]))
-        }";
-    assert_eq!(refused(fixed, "scan_in_order s0"), Some(ErrorKind::FixedNumerics));
+    let in_order = |reduction: &str| {
+        let source = format!(
+            "#[autotune(dims(N = 64))]
+             fn f(x: Tensor<f32, N>) -> Tensor<f32, N> {{ compute(|i| {reduction}) }}"
+        );
+        let mut dag = dsl::program(&source).unwrap();
+        dag.fix_numerics();
+        Schedule::new(&dag).scan_in_order(StageId(0)).err().map(|it| it.kind)
+    };
+    assert_eq!(in_order("sum(0..=i, |k| x[[k]])"), None);
+    let fixed = Some(ErrorKind::FixedNumerics);
+    assert_eq!(in_order("sum(i..N, |k| x[[k]])"), fixed);
+    assert_eq!(in_order("sum((0..=i, 0..3), |k, l| x[[k]] * l as f32)"), fixed);
 }
 
 /// A program of a reduction, in order, in one level of blocks, and in two.

@@ -7,8 +7,8 @@
 //! In all other iterations the reducer's identity is added.
 
 use super::{Guard, Nest, Stmt};
-use tvmtune_ir::dag::Expr;
 use tvmtune_ir::dag::chosen::{Chosen, chosen};
+use tvmtune_ir::dag::{Expr, Numerics};
 use tvmtune_ir::poly::{Atom, VarId};
 
 /// The iteration of a loop that counts.
@@ -39,7 +39,10 @@ impl ChosenIteration {
             return None;
         }
         let guards: Vec<Guard> = guards.into_iter().cloned().collect();
-        let body = with_value(body, &chosen.term, &guards);
+        let term = chosen.term.clone();
+        // A product under a condition is none that a sum contracts, where bits are fixed.
+        let term = if nest.numerics == Numerics::Fixed { term.rounded(dtype) } else { term };
+        let body = with_value(body, &term, &guards);
         Some(Self { chosen, guards, body })
     }
 }

@@ -15,6 +15,7 @@
 
 use crate::error::ScheduleError;
 use crate::{AxisId, ReductionOrder, Schedule, StageId};
+use tvmtune_ir::dag::chosen::chosen_axes;
 use tvmtune_ir::dag::order::Lanes;
 use tvmtune_ir::dag::{BinaryOp, Compute, Expr, Order, Reducer};
 
@@ -45,18 +46,31 @@ impl Schedule {
             // These primitives are legal: no tensor of partial results has more than 2^46 bytes.
             let is_factored = match order {
                 Order::Sequence => false,
+                // In whatever order, a sum of one number is that number.
+                Order::Lanes(_) if self.has_one_term(stage) => false,
                 Order::Lanes(lanes) => self.reduce_by_lanes(stage, lanes, 0).is_ok(),
                 Order::Blocks { axis, size, lanes } => {
                     self.reduce_by_blocks(stage, AxisId(axis as u32), size, lanes).is_ok()
                 }
             };
-            debug_assert!(is_factored || order == Order::Sequence, "{order:?}");
+            debug_assert!(
+                is_factored || order == Order::Sequence || self.has_one_term(stage),
+                "{order:?}"
+            );
             if !is_factored {
                 self.stage_mut(stage).reduction = ReductionOrder::Sequence;
             }
         }
         // These steps follow from the program: they are in no trace.
         self.trace.clear();
+    }
+
+    /// Returns whether data choose the only term of a reduction that is not the reducer's identity.
+    fn has_one_term(&self, stage: StageId) -> bool {
+        let compute = &self.stage(stage).compute;
+        let is_chosen = |axis: usize| chosen_axes(compute, self).iter().any(|it| it.0 == axis);
+        let mut reduced = compute.n_spatial..compute.axes.len();
+        reduced.all(|it| compute.axes[it].extent.as_constant() == Some(1) || is_chosen(it))
     }
 
     /// Factors the reduction of a stage over the axes from the first on into partial results by lanes. There

@@ -53,11 +53,7 @@ impl Schedule {
             let is_summed = reads.reduction != ReductionOrder::Any;
             let mut element = |index: &[Subscript]| {
                 let element = element(&found.compute.body, index, &facts)?;
-                let is_product = matches!(element, Expr::Binary(BinaryOp::Mul, ..));
-                Some(match is_summed && is_product && dtype.is_float() {
-                    true => Expr::Cast(dtype, Box::new(element)),
-                    false => element,
-                })
+                Some(if is_summed { element.rounded(dtype) } else { element })
             };
             let body = put_in(&reads.compute.body, tensor, &mut element);
             bodies.push(body.ok_or(ErrorKind::DataDependent.of_stage(stage))?);

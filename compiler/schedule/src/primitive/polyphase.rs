@@ -5,7 +5,7 @@ use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::error::{ErrorKind, ScheduleError, refuse_if};
-use crate::{Instruction, Schedule, Stage, StageId};
+use crate::{Instruction, ReductionOrder, Schedule, Stage, StageId};
 use tvmtune_ir::dag::bounds::{PathFacts, negated};
 use tvmtune_ir::dag::{BinaryOp, CompareOp, Compute, ComputeAxis, Expr, TensorId, UnaryOp};
 use tvmtune_ir::poly::{Atom, Facts, Poly, VarId};
@@ -36,8 +36,9 @@ impl Schedule {
     ///
     /// - [`ErrorKind::NotReduction`] if the stage does not reduce, [`ErrorKind::NotPeriodic`] if no term
     ///   depends on remainders, or on others than those of spatial indices by a constant.
-    /// - [`ErrorKind::FixedNumerics`] if the program fixes the rounding of results: terms that vanish are
-    ///   not added, and products that remain are contracted.
+    /// - [`ErrorKind::FixedNumerics`] if the program fixes another order than a sequence: terms that remain have
+    ///   other places then. Of a sequence, terms that vanish change nothing: a sum of terms under conditions
+    ///   is never -0.0. Products that remain are rounded before they are added.
     /// - [`ErrorKind::AlreadyScheduled`] if its loops were changed, [`ErrorKind::HasAttached`] if a
     ///   stage runs in it, [`ErrorKind::NotRoot`] if it reads what runs in another stage.
     /// - [`ErrorKind::TooLarge`] if the phases together could have more than 2^53 elements.
@@ -47,8 +48,9 @@ impl Schedule {
     /// Polyphase filters (Bellanger, Bonnerot and Coudreuse, 1976); for transposed convolutions, the
     /// decomposition by sub-kernels of oneDNN and cuDNN.
     pub fn polyphase(&mut self, stage: StageId) -> Result<StageId, ScheduleError> {
-        self.check_numerics(stage)?;
-        let compute = self.live_stage(stage)?.compute.clone();
+        let Stage { compute, reduction: order, .. } = self.live_stage(stage)?.clone();
+        let is_kept = matches!(order, ReductionOrder::Any | ReductionOrder::Sequence);
+        refuse_if(!is_kept, ErrorKind::FixedNumerics.of_stage(stage))?;
         let reducer = compute.reducer.ok_or(ErrorKind::NotReduction.of_stage(stage))?;
         self.check_untouched(stage)?;
         self.check_reads_roots(stage)?;
@@ -61,7 +63,10 @@ impl Schedule {
 
         let (reduction, tensor) = self.next_ids();
         let reduce = phases.reduction(&compute, tensor, (&conditions, term), &identity, &facts);
-        let reduce = reduce.ok_or(ErrorKind::NotPeriodic.of_stage(stage))?;
+        let mut reduce = reduce.ok_or(ErrorKind::NotPeriodic.of_stage(stage))?;
+        if order == ReductionOrder::Sequence {
+            reduce.body = reduce.body.rounded(origin.dtype);
+        }
         self.check_stage_size(stage, &reduce)?;
         if !phases.are_whole(&compute, &facts) {
             // Elements beyond the end are computed too: what they read must be there.
@@ -78,6 +83,7 @@ impl Schedule {
         };
         let attach = self.stage(stage).attach;
         self.add_stage_before(stage, reduce, &origin, "phases");
+        self.stage_mut(reduction).reduction = order;
         *self.stage_mut(stage) = Stage { attach, ..Stage::new(copy) };
         self.trace.push(Instruction::Polyphase { stage });
         Ok(reduction)

@@ -36,21 +36,25 @@ impl Schedule {
     /// - [`ErrorKind::NotReduction`]; [`ErrorKind::NotPrefix`] if no such condition selects the operands.
     /// - [`ErrorKind::AlreadyScheduled`] if its loops were changed, [`ErrorKind::HasAttached`] if a stage
     ///   runs in it, [`ErrorKind::NotRoot`] if it runs in another stage.
-    /// - [`ErrorKind::FixedNumerics`] if the program fixes the order of the reduction.
+    /// - [`ErrorKind::FixedNumerics`] if the program fixes another order than this one, that of a sequence over
+    ///   the elements up to the index.
     ///
     /// # Source
     ///
     /// The sequential scan of Blelloch, "Prefix Sums and Their Applications", 1990.
     pub fn scan_in_order(&mut self, stage: StageId) -> Result<StageId, ScheduleError> {
         let found = self.live_stage(stage)?;
-        let is_ordered = found.reduction != ReductionOrder::Any;
-        refuse_if(is_ordered, ErrorKind::FixedNumerics.of_stage(stage))?;
+        let order = found.reduction;
         refuse_if(found.attach != Attach::Root, ErrorKind::NotRoot.of_stage(stage))?;
         let compute = found.compute.clone();
         let reducer = compute.reducer.ok_or(ErrorKind::NotReduction.of_stage(stage))?;
         // Producers of an untouched root stage are root stages, too.
         self.check_untouched(stage)?;
         let prefix = self.prefix(&compute).ok_or(ErrorKind::NotPrefix.of_stage(stage))?;
+        let is_one_range = compute.axes.len() == compute.n_spatial + 1;
+        let is_this = order == ReductionOrder::Sequence && prefix.is_upward && is_one_range;
+        let is_kept = order == ReductionOrder::Any || is_this;
+        refuse_if(!is_kept, ErrorKind::FixedNumerics.of_stage(stage))?;
 
         let origin = self.tensor(compute.tensor).tensor.clone();
         let identity = Expr::Const(reducer.identity(origin.dtype), origin.dtype);
@@ -81,10 +85,11 @@ impl Schedule {
     }
 }
 
-/// `c[i] = (if i >= 1 { c[i - 1] } else { identity }) + operand`
+/// `c[i] = operand + (if i >= 1 { c[i - 1] } else { identity })`: of a NaN and of equal numbers, an extreme is the
+/// second, as in a reduction.
 fn steps(of: &PrefixTerms<'_>, tensor: TensorId, reducer: Reducer, operand: Expr) -> Compute {
     let step = VarId(of.prefix.axis as u32);
     let before = of.read(tensor, 1, &[Poly::var(step) - Poly::constant(1)]);
     let state = state_before(step, before, of.identity.clone());
-    of.by_result(tensor, state.binary(reducer.op(), operand))
+    of.by_result(tensor, operand.binary(reducer.op(), state))
 }

@@ -22,6 +22,7 @@ use std::iter;
 use super::builder::{ScanRole, ScanStage};
 use super::gpu;
 use super::{Builder, DecisionKind, Factor, Result};
+use tvmtune_ir::dag::Numerics;
 use tvmtune_ir::dag::access::work;
 use tvmtune_ir::size::Size;
 use tvmtune_schedule::{Attach, StageId};
@@ -51,6 +52,9 @@ enum Placement {
 pub(super) fn variants(start: &Builder) -> Vec<Builder> {
     let blocks = [Placement::Row, Placement::Separate].map(|it| by_blocks(start, it));
     let blocks = blocks.into_iter().flatten();
+    if start.schedule.dag.numerics == Numerics::Fixed {
+        return in_order(start, Vectors::None).into_iter().collect();
+    }
     match in_order(start, Vectors::Enough) {
         Some(in_order) => iter::once(in_order).chain(blocks).collect(),
         None => blocks.chain(in_order(start, Vectors::Any)).collect(),
@@ -63,6 +67,8 @@ enum Vectors {
     /// So many that threads without any would not scan faster by blocks.
     Enough,
     Any,
+    /// None: blocks would be another order than the one that the program fixes.
+    None,
 }
 
 /// Returns the program with long prefix reductions done in order where they have such vectors, and by blocks
@@ -90,8 +96,11 @@ fn has_vectors(b: &Builder, stage: StageId, vectors: Vectors) -> bool {
         return false;
     };
     let last = b.n_spatial(stage) - 1;
-    if axis.0 as usize == last || b.extent(stage, along) <= SHORT {
+    if b.extent(stage, along) <= SHORT {
         return false;
+    }
+    if vectors == Vectors::None || axis.0 as usize == last {
+        return vectors == Vectors::None;
     }
     let extents = b.extents(stage);
     let others = (0..last).filter(|it| *it != axis.0 as usize).map(|it| extents[it]);

@@ -28,10 +28,9 @@ pub(super) struct Scatter {
 impl Scatter {
     fn of(b: &Builder, stage: StageId) -> Option<Self> {
         let compute = b.compute(stage);
-        if compute.reducer.is_none()
-            || b.schedule.stage(stage).reduction != ReductionOrder::Any
-            || b.scan_stage(stage).is_some()
-        {
+        let order = b.schedule.stage(stage).reduction;
+        let is_possible = matches!(order, ReductionOrder::Any | ReductionOrder::Sequence);
+        if compute.reducer.is_none() || !is_possible || b.scan_stage(stage).is_some() {
             return None;
         }
         let extents = b.extents(stage);
@@ -54,9 +53,12 @@ impl Scatter {
         let decides =
             |axis: &usize| found.iter().any(|(_, it)| it.data.mentions(VarId(*axis as u32)));
         let rest = (0..extents.len()).filter(|it| !is_chosen(*it));
-        let (deciding, others) = rest.partition(decides);
-        let chosen = found.iter().map(|it| it.0).collect();
-        Some(Self { chosen, deciding, others })
+        let (deciding, others): (Vec<usize>, Vec<usize>) = rest.partition(decides);
+        let chosen: Vec<usize> = found.iter().map(|it| it.0).collect();
+        let loops = deciding.iter().chain(&chosen).chain(&others);
+        let is_in_order = loops.filter(|it| **it >= compute.n_spatial).is_sorted();
+        let keeps_order = is_in_order || order == ReductionOrder::Any;
+        keeps_order.then_some(Self { chosen, deciding, others })
     }
 
     /// Returns the number of vectors that a term is added to; none if it is added to one element.

@@ -278,16 +278,21 @@ impl Dag {
         Some(Run { first, n_terms, is_shared })
     }
 
-    /// Returns the first tensor whose reduction has no fixed order yet: a prefix reduction, which is
-    /// computed by blocks that depend on the device.
+    /// Returns the first tensor whose reduction has no fixed order yet: a prefix reduction that a scan does not
+    /// compute in the order of its terms. Each result of one from an index on begins with a term of its own, and
+    /// terms of several ranges are reduced before the scan.
     pub fn without_fixed_order(&self) -> Option<TensorId> {
         let shape = |it: TensorId| self.tensor(it).shape.clone();
         let facts = self.facts();
-        let is_prefix = |it: &&Compute| {
-            self.tensor(it.tensor).dtype.is_float()
-                && Prefix::of(it, &shape, self, &facts).is_some()
+        let is_refused = |it: &&Compute| {
+            let is_one_range = it.axes.len() == it.n_spatial + 1;
+            let prefix = Prefix::of(it, &shape, self, &facts);
+            let is_scanned = |prefix: Prefix| {
+                prefix.is_upward && is_one_range && self.order_of_terms(it) == Order::Sequence
+            };
+            self.tensor(it.tensor).dtype.is_float() && prefix.is_some_and(|it| !is_scanned(it))
         };
-        self.computes.iter().find(is_prefix).map(|it| it.tensor)
+        self.computes.iter().find(is_refused).map(|it| it.tensor)
     }
 }
 

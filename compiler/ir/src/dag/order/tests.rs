@@ -35,16 +35,23 @@ fn sums_along_rows_are_by_lanes_and_products_are_sequences() {
 }
 
 #[test]
-fn prefix_sums_have_no_fixed_order() {
+fn sums_from_an_index_on_have_no_fixed_order() {
     let dag = |body: &str| {
         dsl::program(&format!(
             "#[autotune(dims(N = 40))] fn f(x: Tensor<f32, N>) -> Tensor<f32, N> {{ {body} }}"
         ))
         .unwrap()
     };
-    let prefix = dag("compute(|i| sum(0..=i, |j| x[[j]]))");
-    assert_eq!(prefix.without_fixed_order(), Some(prefix.outputs[0]));
-    assert_eq!(dag("compute(|i| exp(x[[i]]))").without_fixed_order(), None);
+    for fixed in ["exp(x[[i]])", "sum(0..=i, |j| x[[j]])", "max(0..i, |j| x[[j]] * x[[j]])"] {
+        assert_eq!(dag(&format!("compute(|i| {fixed})")).without_fixed_order(), None, "{fixed}");
+    }
+    for other in ["sum(i..N, |j| x[[j]])", "sum((0..=i, 0..3), |j, k| x[[j]] * k as f32)"] {
+        let suffix = dag(&format!("compute(|i| {other})"));
+        assert_eq!(suffix.without_fixed_order(), Some(suffix.outputs[0]), "{other}");
+    }
+    let mut written = dag("compute(|i| sum(0..=i, |j| x[[j]]))");
+    written.fix_order(WrittenOrder::Lanes(8));
+    assert_eq!(written.without_fixed_order(), Some(written.outputs[0]));
 }
 
 const ROWS: &str = "fn f(x: Tensor<f32, M, N>) -> Tensor<f32, M> {

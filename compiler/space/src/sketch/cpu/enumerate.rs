@@ -13,6 +13,7 @@ use super::blocks::Blocks;
 use super::register_tile::{Operand, RegisterTile, Windows, choose};
 use super::rows;
 use super::tile::MAX_WINDOW;
+use super::transposed;
 use super::variant::{CopyScope, OperandCopy, Padded, ReductionBlock, Sharing, TileVariant};
 use crate::sketch::Builder;
 use crate::sketch::layout::{WORD_BYTES, dim_along, footprint_bytes};
@@ -143,6 +144,7 @@ fn variants_along(b: &Builder, anchor: StageId, vector: usize) -> Vec<TileVarian
         row,
         packed,
         copied: Vec::new(),
+        transposed: None,
         padded,
         sharing,
         tile,
@@ -161,7 +163,10 @@ fn variants_along(b: &Builder, anchor: StageId, vector: usize) -> Vec<TileVarian
         }
     }
     let scattered: Vec<u32> = scattered.iter().map(|it| it.0).collect();
-    with_copies(b, anchor, &variant, &scattered)
+    let mut found = with_copies(b, anchor, &variant, &scattered);
+    let transposed = transposed::variant(b, anchor, &variant, &scattered);
+    found.extend(transposed.map(|it| TileVariant { cost: cost(b, anchor, &it), ..it }));
+    found
 }
 
 /// Returns a variant with each way to copy its operands: those that have to be, or one that lies in rows and
@@ -200,7 +205,9 @@ fn with_copies(
 /// Returns the variant whose reduction runs block by block, where it has several blocks, and several
 /// tiles read each.
 fn blocked(b: &Builder, anchor: StageId, variant: &TileVariant) -> Option<TileVariant> {
-    if variant.copy_scope() == Some(CopyScope::Panel) || !variant.padded.is_empty() {
+    let reads_at_once =
+        variant.copy_scope() == Some(CopyScope::Panel) || variant.transposed.is_some();
+    if reads_at_once || !variant.padded.is_empty() {
         return None;
     }
     let (compute, extents) = (b.compute(anchor), b.extents(anchor));

@@ -14,6 +14,7 @@ mod register_tile;
 mod rows;
 mod scatter;
 mod tile;
+mod transposed;
 mod variant;
 
 use std::collections::BTreeMap;
@@ -76,20 +77,18 @@ fn finds_tiles(b: &Builder, stage: StageId, known: &mut BTreeMap<StageId, bool>)
         return false;
     }
     let variants = enumerate::variants(b, stage);
-    let Some(best) = variants.first() else { return false };
-    match rows::cycles(b, stage) {
-        None => true,
-        Some(in_rows) => {
-            // Rows that are shorter than a vector leave lanes of it empty.
-            let is_short = rows::is_short(b, stage)
-                && !is_of_indices(b, stage)
-                && !is_read_by_rows(b, stage, known);
-            let is_reused = b.has_reuse(stage) || reads_again(b, stage);
-            let gathers = b.accesses(stage).iter().any(|it| it.is_gathered(best.vector));
-            let is_direct = best.copied.is_empty() && !gathers;
-            (is_short || is_reused) && (is_direct || best.cost <= in_rows)
-        }
-    }
+    let Some(in_rows) = rows::cycles(b, stage) else { return !variants.is_empty() };
+    // Tasks of tiles that transpose read pieces of rows, and of memory that waits for them.
+    let is_short = rows::is_short(b, stage);
+    let Some(best) = variants.iter().find(|it| is_short || it.transposed.is_none()) else {
+        return false;
+    };
+    // Rows that are shorter than a vector leave lanes of it empty.
+    let is_better = is_short && !is_of_indices(b, stage) && !is_read_by_rows(b, stage, known);
+    let is_reused = b.has_reuse(stage) || reads_again(b, stage);
+    let gathers = b.accesses(stage).iter().any(|it| it.is_gathered(best.vector));
+    let is_direct = best.copied.is_empty() && best.transposed.is_none() && !gathers;
+    (is_better || is_reused) && (is_direct || best.cost <= in_rows)
 }
 
 /// Returns whether a reduction is one of the indices of elements that it compares, as the index of a maximum:

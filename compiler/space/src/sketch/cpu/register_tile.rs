@@ -40,6 +40,8 @@ pub(super) struct Operand {
     /// lines; three, one of them a permutation, of every other element; many where each lane has an address of
     /// its own.
     pub(super) loads: u64,
+    /// Its vectors are transposed: this many lanes are rows of memory.
+    pub(super) transposed: Option<u64>,
     /// So many rows stay in the first-level cache.
     pub(super) cached_rows: u64,
 }
@@ -68,6 +70,10 @@ const LOADS_PER_CYCLE: f64 = 2.0;
 /// The cost of a gather of eight lanes, in loads: one for each lane, and as many operations that extract addresses
 /// and insert lanes; an estimate.
 const GATHER_LOADS: u64 = 16;
+/// Words of a row that a load of a transposition takes: those of a 128-bit lane.
+const WORDS_PER_ROW: u64 = 4;
+/// Permutations that a transposed vector takes, besides insertions of 128-bit lanes, at the ports of FMAs.
+const TRANSPOSITION: u64 = 2;
 /// Cycles of a load that misses the first-level cache and hits the second, of which several are in
 /// flight; chosen by measurement.
 const RELOAD_CYCLES: f64 = 0.4;
@@ -77,6 +83,9 @@ const PAGE_BYTES: u64 = 4096;
 const LINE_BYTES: u64 = 64;
 /// The largest tile: rows, then vectors. No instruction set here has registers for more.
 pub(super) const MAX_TILE: (u64, u64) = (30, 12);
+/// Vectors of a tile whose lanes are rows of memory, at most: more rows are more streams than a core follows;
+/// chosen by measurement.
+const MAX_TRANSPOSED: u64 = 2;
 /// Relative difference of cycles below which tiles are as good as each other.
 const TOLERANCE: f64 = 0.001;
 
@@ -105,15 +114,32 @@ impl Operand {
                 true if access.is_every_other(vector_axis) => 3,
                 _ => 1,
             },
+            transposed: None,
             // A quarter is left to the other operands, which pass through.
             cached_rows: if bytes < LINE_BYTES { u64::MAX } else { n_sets * n_ways * 3 / 4 },
         }
+    }
+
+    /// Returns the operand whose vectors are transposed, where each of so many lanes is a row of memory.
+    pub(super) fn transposed(self, lanes: u64) -> Self {
+        Self { transposed: Some(lanes), loads: lanes / WORDS_PER_ROW, ..self }
+    }
+
+    /// Counts its vectors in a step of a tile.
+    fn vectors(&self, rows: u64, vectors: u64) -> u64 {
+        let times = if self.per_row { rows } else { 1 };
+        if self.vector { vectors * times } else { times }
     }
 }
 
 /// Counts the vector registers that a tile needs, but for a mask.
 pub(super) fn registers(rows: u64, vectors: u64, operands: &[Operand]) -> u64 {
-    let resident = |it: &Operand| if it.vector && !it.per_row { vectors } else { 0 };
+    let resident = |it: &Operand| match it.transposed {
+        // The rows of a transposition, and the vectors that they become.
+        Some(lanes) => lanes,
+        None if it.vector && !it.per_row => vectors,
+        None => 0,
+    };
     // One more for an operand that is loaded and used at once.
     rows * vectors + operands.iter().map(resident).sum::<u64>() + 1
 }
@@ -138,6 +164,11 @@ pub(super) fn choose(
             let taken = registers(tile_rows, vectors, operands) + n_masks(vectors);
             let free = u64::from(simd.registers()).checked_sub(taken);
             let Some(free) = free else { break };
+            let n_streams =
+                |it: &Operand| it.transposed.map_or(0, |_| it.vectors(tile_rows, vectors));
+            if operands.iter().map(n_streams).sum::<u64>() > MAX_TRANSPOSED {
+                break;
+            }
             let n_tiles = rows.div_ceil(tile_rows) * n_vectors.div_ceil(vectors);
             let one = match windows {
                 None => step(tile_rows, vectors, operands),
@@ -158,13 +189,14 @@ pub(super) fn choose(
 
 /// Estimates the cycles of one reduction step of a tile.
 fn step(rows: u64, vectors: u64, operands: &[Operand]) -> f64 {
-    let load = |it: &Operand| {
-        let along = if it.vector { vectors } else { 1 };
-        let times = if it.per_row { rows } else { 1 };
-        (along * times * it.loads) as f64
-    };
+    let load = |it: &Operand| (it.vectors(rows, vectors) * it.loads) as f64;
     let loads: f64 = operands.iter().map(load).sum();
-    let arithmetic = (rows * vectors) as f64 / FMAS_PER_CYCLE;
+    let permuted = |it: &Operand| match it.transposed {
+        Some(lanes) => it.vectors(rows, vectors) * (TRANSPOSITION + lanes / WORDS_PER_ROW - 1),
+        None => 0,
+    };
+    let permuted = operands.iter().map(permuted).sum::<u64>();
+    let arithmetic = (rows * vectors + permuted) as f64 / FMAS_PER_CYCLE;
     let evicted = |it: &&Operand| it.per_row && !it.vector && rows > it.cached_rows;
     let reloads = operands.iter().filter(evicted).count() as u64 * rows;
     let busy = arithmetic.max(loads / LOADS_PER_CYCLE).max(FMA_LATENCY);
@@ -205,8 +237,17 @@ mod tests {
 
     /// The operands of a product of matrices, of which so many rows of the first stay in the cache.
     fn operands(cached_rows: u64) -> [Operand; 2] {
-        let row = Operand { vector: false, per_row: true, loads: 1, cached_rows };
-        [row, Operand { vector: true, per_row: false, loads: 1, cached_rows: u64::MAX }]
+        let row = Operand { vector: false, per_row: true, loads: 1, transposed: None, cached_rows };
+        [
+            row,
+            Operand {
+                vector: true,
+                per_row: false,
+                loads: 1,
+                transposed: None,
+                cached_rows: u64::MAX,
+            },
+        ]
     }
 
     fn check(isa: Isa, rows: u64, lanes: u64, expected: (u64, u64)) {
@@ -251,8 +292,20 @@ mod tests {
 
     #[test]
     fn tiles_of_windows_leave_registers_for_their_weights() {
-        let image = Operand { vector: true, per_row: true, loads: 1, cached_rows: u64::MAX };
-        let weight = Operand { vector: false, per_row: false, loads: 1, cached_rows: u64::MAX };
+        let image = Operand {
+            vector: true,
+            per_row: true,
+            loads: 1,
+            transposed: None,
+            cached_rows: u64::MAX,
+        };
+        let weight = Operand {
+            vector: false,
+            per_row: false,
+            loads: 1,
+            transposed: None,
+            cached_rows: u64::MAX,
+        };
         for (isa, n, expected) in
             [(Isa::Avx512, 3, (4, 4)), (Isa::Avx512, 5, (4, 1)), (Isa::Avx2, 3, (4, 1))]
         {

@@ -43,6 +43,10 @@ const VECTORS: u64 = 4;
 /// Vectors of sums that a step of a reduction adds to: as many as hide the latency of an addition.
 const ACCUMULATORS: u64 = 8;
 
+/// Cycles of computing that make up for reading terms once for each thread, for each cycle of reading them once;
+/// estimated.
+const MIN_COMPUTE: f64 = 2.0;
+
 pub(super) const TEMPLATE: Template<Rows> = Template { is_applicable: |_, _| true, schedule };
 
 fn schedule(b: &mut Builder, rows: &Rows) -> Result<()> {
@@ -244,7 +248,9 @@ fn order_loops(b: &mut Builder, stage: StageId, depth: usize) -> Result<Vec<Stag
         return factor_lanes(b, stage, first, along);
     }
     if let ReductionOrder::Lanes { .. } = b.schedule.stage(stage).reduction {
-        lanes_last(b, stage)?;
+        if !share_lanes(b, stage)? {
+            lanes_last(b, stage)?;
+        }
         return Ok(Vec::new());
     }
     if compute.n_spatial <= depth {
@@ -274,6 +280,26 @@ fn is_contiguous(b: &Builder, stage: StageId, axis: usize) -> bool {
 fn lanes_last(b: &mut Builder, part: StageId) -> Result<()> {
     let n_spatial = b.n_spatial(part);
     innermost(b, part, AxisId(n_spatial as u32 - 1))
+}
+
+/// Shares the lanes of partial results out over threads, where they are those of the only row and their terms take
+/// longer to compute than to read; returns whether it does. Each thread reads all lines.
+fn share_lanes(b: &mut Builder, part: StageId) -> Result<bool> {
+    let cycles = b.cycles([&part]);
+    let threads = b.threads_for(cycles);
+    if threads == 1 || b.n_spatial(part) != 1 || cycles < MIN_COMPUTE * b.memory_cycles() {
+        return Ok(false);
+    }
+    let n = b.extents(part)[0];
+    let sizes = std::iter::successors(Some(b.lanes()), |it| Some(2 * it));
+    let options: Vec<u64> = sizes.take_while(|it| *it <= n).collect();
+    let best = (n / threads.next_power_of_two()).max(b.lanes());
+    let name = format!("{} lanes of a thread", b.stage_name(part));
+    let lanes = b.decide(name, DecisionKind::Inner, &options, best);
+    let parts = b.split(part, AxisId(0), &[Factor::Open(lanes)])?;
+    innermost(b, part, parts[1])?;
+    b.annotate(part, parts[0], LoopKind::Parallel)?;
+    Ok(true)
 }
 
 /// Vectorizes a loop as the innermost one.

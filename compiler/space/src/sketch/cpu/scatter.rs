@@ -16,7 +16,7 @@ use super::{TASKS_PER_THREAD, rows};
 use crate::sketch::layout::block_sizes;
 use crate::sketch::scatter::{Scatter, product};
 use crate::sketch::{Builder, DecisionKind, Factor, Result, Rows, Template, TemplateKind};
-use tvmtune_schedule::{AxisId, LoopKind, StageId};
+use tvmtune_schedule::{AxisId, LoopKind, ReductionOrder, StageId};
 
 /// Cycles that a task should take at least; estimated.
 const MIN_TASK_CYCLES: f64 = 8_000.0;
@@ -56,7 +56,10 @@ fn split_among_threads(b: &mut Builder, root: StageId) -> Result<Option<StageId>
     let Some(longest) = longest.filter(|it| extents[*it].is_multiple_of(threads)) else {
         return Ok(None);
     };
+    // Parts of the terms are sums of their own.
+    let is_fixed = b.schedule.stage(root).reduction != ReductionOrder::Any;
     if threads == 1
+        || is_fixed
         || reduced.len() < scatter.deciding.len()
         || is_along_last
         || product(&extents, reduced.iter().copied()) < product(&extents, 0..n_spatial)

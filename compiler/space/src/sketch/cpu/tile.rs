@@ -24,6 +24,7 @@ use super::blocks::Blocks;
 use super::copies::{self, TileLoops};
 use super::hoist_invariant;
 use super::register_tile::MAX_TILE;
+use super::transposed;
 use super::variant::{CopyScope, TileVariant};
 use crate::sketch::layout::{block_sizes, footprint_bytes, pack_by_tile};
 use crate::sketch::{Builder, DecisionId, DecisionKind, Factor, Result, TemplateKind, Tiled};
@@ -130,6 +131,7 @@ fn label(b: &Builder, root: StageId, variant: &TileVariant) -> String {
     let copied = match variant.copy_scope() {
         Some(CopyScope::Panel) => " panel",
         Some(CopyScope::Whole) => " copy",
+        None if variant.transposed.is_some() => " transposed",
         None => "",
     };
     let blocked = if variant.block.is_some() { " blocked" } else { "" };
@@ -312,16 +314,24 @@ fn reduce_in_registers(
     let mut order: Vec<AxisId> =
         (0..n_spatial).filter(|it| !tile(it)).map(|it| AxisId(it as u32)).collect();
     let steps = split_steps(b, anchor, variant, name)?;
-    order.extend(steps.outer);
+    order.extend(&steps.outer);
+    let mut lanes = AxisId(variant.vector as u32);
+    if variant.transposed.is_some() {
+        // The steps of a vector are side by side.
+        let parts = b.split(anchor, lanes, &[Factor::Fixed(b.lanes())])?;
+        order.push(parts[0]);
+        b.annotate(anchor, parts[0], LoopKind::Unrolled)?;
+        lanes = parts[1];
+    }
     order.extend(&steps.unrolled);
     order.extend(variant.row.map(|it| AxisId(it as u32)));
-    order.push(AxisId(variant.vector as u32));
+    order.push(lanes);
     b.reorder(anchor, order)?;
     b.annotate_all(anchor, &steps.unrolled, LoopKind::Unrolled)?;
     if let Some(axis) = variant.row {
         b.annotate(anchor, AxisId(axis as u32), LoopKind::Unrolled)?;
     }
-    b.annotate(anchor, AxisId(variant.vector as u32), LoopKind::Vectorized)
+    b.annotate(anchor, lanes, LoopKind::Vectorized)
 }
 
 /// The loops of a reduction around the register tile.
@@ -330,6 +340,18 @@ pub(super) struct Steps {
     pub(super) outer: Vec<AxisId>,
     /// The steps that are unrolled: of the last of them, and before these another axis of windows.
     pub(super) unrolled: Vec<AxisId>,
+}
+
+/// Returns the steps of a reduction of that extent that may be unrolled, and how many are by default.
+fn steps(variant: &TileVariant, extent: u64) -> (Vec<u64>, u64) {
+    if let Some(words) = variant.transposed {
+        return (transposed::words(extent), words);
+    }
+    let stride = variant.stride();
+    let is_known = |it: &u64| *it == extent || (*it < extent && it.is_multiple_of(stride));
+    let options = (1..=MAX_STEPS).filter(is_known).collect();
+    let best = if extent <= MAX_WINDOW { extent } else { (STEPS / stride).max(1) * stride };
+    (options, best)
 }
 
 /// Splits the last reduce axis that runs more than once: its inner part is unrolled, all of it if it is
@@ -347,10 +369,7 @@ fn split_steps(
         return Ok(Steps { outer, unrolled: Vec::new() });
     };
     let extent = extents[last];
-    let stride = variant.stride();
-    let is_known = |it: &u64| *it == extent || (*it < extent && it.is_multiple_of(stride));
-    let options: Vec<u64> = (1..=MAX_STEPS).filter(is_known).collect();
-    let best = if extent <= MAX_WINDOW { extent } else { (STEPS / stride).max(1) * stride };
+    let (options, best) = steps(variant, extent);
     let kind = DecisionKind::Inner;
     let decision = b.decide(format!("{name} steps"), kind, &options, best);
     let parts = b.split(anchor, AxisId(last as u32), &[Factor::Open(decision)])?;

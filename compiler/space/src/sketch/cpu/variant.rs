@@ -18,6 +18,9 @@ pub(super) struct TileVariant {
     pub(super) packed: Vec<(TensorId, usize)>,
     /// The operands that are copied, all in the same scope.
     pub(super) copied: Vec<OperandCopy>,
+    /// Set if operands that lie across the vectors are read in place, and transposed in registers: the words of
+    /// each row that are read at once.
+    pub(super) transposed: Option<u64>,
     /// Padded copies of operands that padding makes conditional.
     pub(super) padded: Vec<Padded>,
     pub(super) sharing: Sharing,

@@ -9,3 +9,4 @@ mod rows;
 mod scans;
 mod scatters;
 mod traces;
+mod transposed;
