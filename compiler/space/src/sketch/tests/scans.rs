@@ -35,7 +35,7 @@ fn columns_are_scanned_in_order_and_rows_by_blocks() {
         out_state[j_1] = 0
       for i in 0..512
         vectorized j_1 in 0..64
-          out_state[j_1] = out_state[j_1] + x[i, 64*j_0 + j_1]
+          out_state[j_1] = x[i, 64*j_0 + j_1] + out_state[j_1]
         vectorized j_1 in 0..64
           out[i, 64*j_0 + j_1] = out_state[j_1]
     ");
