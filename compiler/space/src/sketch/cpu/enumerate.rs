@@ -138,7 +138,6 @@ fn variants_along(b: &Builder, anchor: StageId, vector: usize) -> Vec<TileVarian
     if windows.is_some() && extents[vector] <= tile.vectors * b.lanes() {
         padded.retain(|it: &Padded| !masks_are_known(b, anchor, it.tensor, vector));
     }
-    let sharing = Sharing::Any;
     let mut variant = TileVariant {
         vector,
         row,
@@ -146,7 +145,7 @@ fn variants_along(b: &Builder, anchor: StageId, vector: usize) -> Vec<TileVarian
         copied: Vec::new(),
         transposed: None,
         padded,
-        sharing,
+        sharing: Sharing::Any,
         tile,
         windows,
         block: None,
@@ -163,14 +162,11 @@ fn variants_along(b: &Builder, anchor: StageId, vector: usize) -> Vec<TileVarian
         }
     }
     let scattered: Vec<u32> = scattered.iter().map(|it| it.0).collect();
-    let mut found = with_copies(b, anchor, &variant, &scattered);
-    let transposed = transposed::variant(b, anchor, &variant, &scattered);
-    found.extend(transposed.map(|it| TileVariant { cost: cost(b, anchor, &it), ..it }));
-    found
+    with_copies(b, anchor, &variant, &scattered)
 }
 
-/// Returns a variant with each way to copy its operands: those that have to be, or one that lies in rows and
-/// may stay where it is.
+/// Returns a variant with each way to copy its operands: those that have to be, or are transposed, or one that lies
+/// in rows and may stay where it is.
 fn with_copies(
     b: &Builder,
     anchor: StageId,
@@ -199,7 +195,9 @@ fn with_copies(
     let copies = [CopyScope::Panel, CopyScope::Whole]
         .map(|scope| with(wanted.iter().map(|it| copy(*it, scope)).collect()));
     let in_place = scattered.is_empty().then(|| with(Vec::new()));
-    copies.into_iter().chain(in_place).collect()
+    let transposed = transposed::variant(b, anchor, variant, scattered);
+    let transposed = transposed.map(|it| TileVariant { cost: cost(b, anchor, &it), ..it });
+    copies.into_iter().chain(in_place).chain(transposed).collect()
 }
 
 /// Returns the variant whose reduction runs block by block, where it has several blocks, and several
