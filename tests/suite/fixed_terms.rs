@@ -26,6 +26,7 @@ fn a_matrix_and_few_vectors() {
 #[test]
 fn windows_and_terms_that_conditions_leave_out() {
     let pad = "x.get([c, y + r - 1, p + s - 1]).unwrap_or";
+    let grouped = "x.get([c / 2 * 2 + d, y, p + s - 1])";
     for (body, extents) in [
         (format!("sum((0..3, 0..3), |r, s| {pad}(0.0) * w[[c, r, s]])"), [1, 5, 17]),
         (format!("max((0..3, 0..3), |r, s| {pad}(f32::NEG_INFINITY))"), [2, 8, 16]),
@@ -34,6 +35,8 @@ fn windows_and_terms_that_conditions_leave_out() {
             [1, 7, 17],
         ),
         ("sum(0..17, |k| if k > y && k != p { x[[c, y, k]] } else { 0.0 })".into(), [1, 9, 17]),
+        // Groups of two channels, whose products are under no condition.
+        (format!("sum((0..2, 0..3), |d, s| {grouped}.unwrap_or(0.0) * w[[c, d, s]])"), [1, 6, 17]),
         // Strided and transposed, of which every other term counts.
         (
             "sum((0..4, 0..4), |r, s| if (y + r) % 2 == 0 && (p + s) % 2 == 0 {
@@ -44,7 +47,7 @@ fn windows_and_terms_that_conditions_leave_out() {
         ),
     ] {
         let source = format!(
-            "#[autotune(dims(C = 5, H = 1..=17, W = 17))]
+            "#[autotune(dims(C = 6, H = 1..=17, W = 17))]
             fn f(x: Tensor<f32, C, H, W>, w: Tensor<f32, C, 3, 3>) -> Tensor<f32, C, H, W> {{
                 compute(|c, y, p| {body})
             }}"

@@ -38,7 +38,7 @@ impl Schedule {
     ///   depends on remainders, or on others than those of spatial indices by a constant.
     /// - [`ErrorKind::FixedNumerics`] if the program fixes another order than a sequence: terms that remain have
     ///   other places then. Of a sequence, terms that vanish change nothing: a sum of terms under conditions
-    ///   is never -0.0. Products that remain are rounded before they are added.
+    ///   is never -0.0. Products under conditions are rounded before they are added.
     /// - [`ErrorKind::AlreadyScheduled`] if its loops were changed, [`ErrorKind::HasAttached`] if a
     ///   stage runs in it, [`ErrorKind::NotRoot`] if it reads what runs in another stage.
     /// - [`ErrorKind::TooLarge`] if the phases together could have more than 2^53 elements.
@@ -65,7 +65,13 @@ impl Schedule {
         let reduce = phases.reduction(&compute, tensor, (&conditions, term), &identity, &facts);
         let mut reduce = reduce.ok_or(ErrorKind::NotPeriodic.of_stage(stage))?;
         if order == ReductionOrder::Sequence {
-            reduce.body = reduce.body.rounded(origin.dtype);
+            // Products under conditions are rounded before they are added, and others are not.
+            let is_choice = |it: &Compute| matches!(it.body, Expr::Select { .. });
+            if is_choice(&compute) {
+                reduce.body = reduce.body.rounded(origin.dtype);
+            } else {
+                refuse_if(is_choice(&reduce), ErrorKind::FixedNumerics.of_stage(stage))?;
+            }
         }
         self.check_stage_size(stage, &reduce)?;
         if !phases.are_whole(&compute, &facts) {
