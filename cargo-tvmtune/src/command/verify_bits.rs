@@ -50,6 +50,17 @@ struct Candidate {
     trace: Result<Vec<Instruction>, String>,
 }
 
+/// The number of kernels of each kind.
+#[derive(Default)]
+struct Kernels {
+    /// With fixed numerics and machine code.
+    fixed: usize,
+    /// With fixed numerics, and portable code alone, which is part of the application.
+    portable: usize,
+    /// With free numerics.
+    free: usize,
+}
+
 /// Workers with that many threads.
 struct Workers {
     threads: usize,
@@ -59,21 +70,24 @@ struct Workers {
 pub(super) fn run(arguments: &Verify) -> Result<Exit> {
     let packages = workspace::packages(&arguments.selection)?;
     let mut workers = workers()?;
-    let (mut lines, mut n_kernels, mut n_free) = (Vec::new(), 0, 0);
+    let mut lines = Vec::new();
+    let mut kernels = Kernels::default();
     for package in &packages {
         let cache = if arguments.shipped { CacheUse::Exclude } else { CacheUse::Include };
         let records = PackageRecords::discover(package, cache);
         for (op, lookup) in records.ops() {
             if op.dag.numerics == Numerics::Free {
-                n_free += 1;
+                kernels.free += 1;
                 continue;
             }
-            n_kernels += 1;
+            let n_before = lines.len();
             for bucket in &op.buckets {
                 for candidate in candidates(op, bucket, lookup) {
                     lines.extend(of_candidate(op, bucket, &candidate, &mut workers)?);
                 }
             }
+            let has_run = lines.len() > n_before;
+            *if has_run { &mut kernels.fixed } else { &mut kernels.portable } += 1;
         }
     }
     let n_refused = lines.iter().filter(|it| it.refusal.is_some()).count();
@@ -83,7 +97,7 @@ pub(super) fn run(arguments: &Verify) -> Result<Exit> {
         if n_refused > 0 {
             println!("{}", table(&lines));
         }
-        println!("{}", summary(&lines, (n_kernels, n_free), &workers));
+        println!("{}", summary(&lines, &kernels, &workers));
     }
     Ok(if n_refused == 0 { Exit::Done } else { Exit::Refused })
 }
@@ -102,13 +116,16 @@ fn workers() -> Result<Vec<Workers>> {
     Ok(counts.into_iter().map(of).collect())
 }
 
-/// Returns the schedules of a kernel for a bucket that this machine runs: default ones, and recorded ones.
+/// Returns the schedules of a kernel for a bucket that this machine runs: default ones that have machine code, and
+/// recorded ones.
 fn candidates(op: &Op, bucket: &[Interval], lookup: &Lookup) -> Vec<Candidate> {
     let mut found = Vec::new();
     let dag = op.dag.specialize(bucket);
     for isa in device::isas() {
         let schedule = default::schedule(&dag, &CpuTarget::generic(isa).into());
-        found.push(Candidate { isa, name: "default".to_owned(), trace: Ok(schedule.trace) });
+        if tvmtune_cpu::generate(&schedule, isa).is_ok() {
+            found.push(Candidate { isa, name: "default".to_owned(), trace: Ok(schedule.trace) });
+        }
         for stored in &lookup.records {
             let buckets = stored.record.buckets.iter().filter(|it| it.dims == bucket);
             let entries = buckets.flat_map(|it| &it.schedules);
@@ -152,21 +169,23 @@ fn of_candidate(
     Ok(lines)
 }
 
-fn summary(lines: &[Line], (n_kernels, n_free): (usize, usize), workers: &[Workers]) -> String {
+fn summary(lines: &[Line], kernels: &Kernels, workers: &[Workers]) -> String {
     let n_schedules = lines.len() / workers.len();
     let others = lines.iter().filter(|it| it.refusal.is_some()).count();
     let isas: Vec<&str> = device::isas().into_iter().map(Isa::name).collect();
     let threads: Vec<String> = workers.iter().map(|it| it.threads.to_string()).collect();
     let (isas, threads) = (isas.join(", "), threads.join(", "));
-    let free = match n_free {
+    let left_out = |n: usize, kind: &str| match n {
         0 => String::new(),
-        n => format!("; {} with free numerics left out", count(n, "kernel")),
+        n => format!("; {} with {kind} left out", count(n, "kernel")),
     };
+    let free = left_out(kernels.free, "free numerics");
+    let portable = left_out(kernels.portable, "portable code alone");
     format!(
         "{} of {} with fixed numerics, on {isas}, with {threads} threads: {others} runs with other bits than \
-         the definition's{free}",
+         the definition's{free}{portable}",
         count(n_schedules, "schedule"),
-        count(n_kernels, "kernel"),
+        count(kernels.fixed, "kernel"),
     )
 }
 
