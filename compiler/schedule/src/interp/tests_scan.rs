@@ -4,7 +4,7 @@ use crate::nest::lower;
 use crate::nest::tests::{nest_of, scheduled};
 use crate::{ErrorKind, Instruction, LoopKind, Schedule, StageId};
 use tvmtune_ir::dsl;
-use tvmtune_ir::interp::Array;
+use tvmtune_ir::interp::{self, Array};
 
 #[test]
 fn prefixes_are_those_of_blocks_and_of_what_comes_before_them() {
@@ -180,6 +180,27 @@ fn scans_in_order_are_stages_of_their_own_and_leave_a_fixed_order() {
     assert_eq!(in_order("sum((0..=i, 0..3), |k, l| x[[k]] * l as f32)"), fixed);
 }
 
+#[test]
+fn extremes_up_to_an_index_ignore_nan_and_keep_the_zero_that_came_first() {
+    let x = vec![f32::NAN, -0.0, 0.0, f32::NAN, -1.0, 2.0, f32::NAN, 2.0];
+    for reducer in ["max", "min"] {
+        let program = format!(
+            "#[autotune(dims(N = 8))]
+             fn f(x: Tensor<f32, N>) -> Tensor<f32, N> {{
+                 compute(|i| {reducer}(0..=i, |k| x[[k]]))
+             }}"
+        );
+        let nest = lower(&scheduled(&program, "scan_in_order s0"));
+        let params = [Array::from_f32(&[8], x.clone())];
+        let bits = |it: &[Array]| it[0].to_f32_vec().iter().map(|it| it.to_bits()).collect();
+        let mut dag = dsl::program(&program).unwrap();
+        dag.fix_numerics();
+        let expected: Vec<u32> = bits(&interp::run_in_order(&dag, &[], &params, &[]));
+        let got: Vec<u32> = bits(&crate::interp::run(&nest, &[], &params, &[]).unwrap());
+        assert_eq!(got, expected, "{reducer}");
+    }
+}
+
 /// A program of a reduction, in order, in one level of blocks, and in two.
 #[track_caller]
 fn check(reduction: &str) {
@@ -204,7 +225,7 @@ fn check(reduction: &str) {
                 Array::whole_numbers(tvmtune_ir::dag::DType::F32, &[shape], 1),
                 Array::whole_numbers(tvmtune_ir::dag::DType::F32, &[shape, 3], 2),
             ];
-            let expected = tvmtune_ir::interp::run(&schedule.dag, &[n], &params, &[]);
+            let expected = interp::run(&schedule.dag, &[n], &params, &[]);
             let got = crate::interp::run(&nest, &[n], &params, &[]).unwrap();
             assert!(got == expected, "{reduction} of {n}: {got:?}, not {expected:?}\n{nest}");
         }
