@@ -251,6 +251,8 @@ mod tests {
             None
         );
         assert_eq!(refused(&product, &["cache_write s0", "reorder s1 [a3, a2]"]), fixed);
+        // A loop of one iteration has no order.
+        assert_eq!(refused(&product, &["split s0 a2 [150]", "reorder s0 [a5, a4]"]), None);
     }
 
     #[test]

@@ -107,6 +107,23 @@ fn rows_shorter_than_a_vector_are_reduced_in_tiles_that_transpose_them() {
 }
 
 #[test]
+fn windows_have_register_tiles_where_numerics_are_fixed() {
+    for body in [
+        "sum((0..3, 0..3), |r, s| x.get([c, y + r - 1, p + s - 1]).unwrap_or(0.0) * w[[c, r, s]])",
+        "max((0..3, 0..3), |r, s| x.get([c, y + r - 1, p + s - 1]).unwrap_or(f32::NEG_INFINITY))",
+    ] {
+        let dag = dsl::program(&format!(
+            "#[autotune(dims(C = 64, H = 56), numerics = \"fixed\")]
+             fn f(x: Tensor<f32, C, H, H>, w: Tensor<f32, C, 3, 3>) -> Tensor<f32, C, H, H> {{
+                 compute(|c, y, p| {body})
+             }}"
+        ));
+        let name = sketches(&dag.unwrap(), &Target::generic(Isa::Avx2)).remove(0).name;
+        assert!(name.starts_with("out: tile "), "{name}");
+    }
+}
+
+#[test]
 fn tasks_of_short_rows_take_a_vector_for_each_row() {
     let tasks = |k: u64| {
         let dag = dsl::program(&format!(
