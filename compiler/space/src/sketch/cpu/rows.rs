@@ -45,7 +45,7 @@ const ACCUMULATORS: u64 = 8;
 
 /// Cycles of computing that make up for reading terms once for each thread, for each cycle of reading them once;
 /// estimated.
-const MIN_COMPUTE: f64 = 2.0;
+const MIN_COMPUTE: f64 = 1.0;
 
 pub(super) const TEMPLATE: Template<Rows> = Template { is_applicable: |_, _| true, schedule };
 
