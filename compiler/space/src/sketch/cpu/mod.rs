@@ -78,7 +78,8 @@ fn finds_tiles(b: &Builder, stage: StageId, known: &mut BTreeMap<StageId, bool>)
     }
     let variants = enumerate::variants(b, stage);
     let Some(in_rows) = rows::cycles(b, stage) else { return !variants.is_empty() };
-    // Tasks of tiles that transpose read pieces of rows, and of memory that waits for them.
+    // A tile that transposes reads a piece of each of its rows at a time. Only rows shorter than a vector are read as a
+    // whole by that.
     let is_short = rows::is_short(b, stage);
     let Some(best) = variants.iter().find(|it| is_short || it.transposed.is_none()) else {
         return false;
