@@ -43,7 +43,7 @@ impl Schedule {
         for n in 0..self.dag.computes.len() {
             let stage = StageId(n as u32);
             let Some(order) = self.dag.order(&self.dag.computes[n]) else { continue };
-            // These primitives are legal: no tensor of partial results has more than 2^46 bytes.
+            // The primitives below are legal: no tensor of partial results has more than 2^46 bytes.
             let is_factored = match order {
                 Order::Sequence => false,
                 // In whatever order, a sum of one number is that number.
@@ -68,7 +68,8 @@ impl Schedule {
     /// Returns whether data choose the only term of a reduction that is not the reducer's identity.
     fn has_one_term(&self, stage: StageId) -> bool {
         let compute = &self.stage(stage).compute;
-        let is_chosen = |axis: usize| chosen_axes(compute, self).iter().any(|it| it.0 == axis);
+        let chosen = chosen_axes(compute, self);
+        let is_chosen = |axis: usize| chosen.iter().any(|it| it.0 == axis);
         let mut reduced = compute.n_spatial..compute.axes.len();
         reduced.all(|it| compute.axes[it].extent.as_constant() == Some(1) || is_chosen(it))
     }

@@ -22,10 +22,9 @@ use std::iter;
 use super::builder::{ScanRole, ScanStage};
 use super::gpu;
 use super::{Builder, DecisionKind, Factor, Result};
-use tvmtune_ir::dag::Numerics;
 use tvmtune_ir::dag::access::work;
 use tvmtune_ir::size::Size;
-use tvmtune_schedule::{Attach, StageId};
+use tvmtune_schedule::{Attach, ReductionOrder, StageId};
 
 /// Steps up to which all pairs of elements are looked at as fast as a scan in order runs; chosen by
 /// measurement.
@@ -52,9 +51,6 @@ enum Placement {
 pub(super) fn variants(start: &Builder) -> Vec<Builder> {
     let blocks = [Placement::Row, Placement::Separate].map(|it| by_blocks(start, it));
     let blocks = blocks.into_iter().flatten();
-    if start.schedule.dag.numerics == Numerics::Fixed {
-        return in_order(start, Vectors::None).into_iter().collect();
-    }
     match in_order(start, Vectors::Enough) {
         Some(in_order) => iter::once(in_order).chain(blocks).collect(),
         None => blocks.chain(in_order(start, Vectors::Any)).collect(),
@@ -67,8 +63,6 @@ enum Vectors {
     /// So many that threads without any would not scan faster by blocks.
     Enough,
     Any,
-    /// None: blocks would be another order than the one that the program fixes.
-    None,
 }
 
 /// Returns the program with long prefix reductions done in order where they have such vectors, and by blocks
@@ -90,7 +84,7 @@ fn in_order(start: &Builder, vectors: Vectors) -> Option<Builder> {
 }
 
 /// Returns whether a long prefix reduction has such vectors of elements that do not depend on each other: if
-/// its index is the last one, these lie apart in memory.
+/// its index is the last one, these lie apart in memory. One whose order is fixed needs none.
 fn has_vectors(b: &Builder, stage: StageId, vectors: Vectors) -> bool {
     let Some([axis, along]) = b.schedule.prefix_axes(stage).filter(|_| !b.is_gpu()) else {
         return false;
@@ -99,8 +93,12 @@ fn has_vectors(b: &Builder, stage: StageId, vectors: Vectors) -> bool {
     if b.extent(stage, along) <= SHORT {
         return false;
     }
-    if vectors == Vectors::None || axis.0 as usize == last {
-        return vectors == Vectors::None;
+    // Blocks would be another order than the one that the program fixes.
+    if b.schedule.stage(stage).reduction != ReductionOrder::Any {
+        return true;
+    }
+    if axis.0 as usize == last {
+        return false;
     }
     let extents = b.extents(stage);
     let others = (0..last).filter(|it| *it != axis.0 as usize).map(|it| extents[it]);

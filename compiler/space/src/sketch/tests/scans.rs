@@ -65,6 +65,28 @@ fn a_scan_in_order_has_elements_for_many_threads_by_default() {
 }
 
 #[test]
+fn rows_whose_order_is_fixed_are_scanned_in_order_and_those_of_integers_by_blocks() {
+    let scans = |dtype: &str| -> Vec<&'static str> {
+        let source = format!(
+            "#[autotune(dims(M = 512, N = 1024), numerics = \"fixed\")]
+             fn f(x: Tensor<{dtype}, M, N>) -> Tensor<{dtype}, M, N> {{
+                 compute(|i, j| sum(0..=j, |k| x[[i, k]]))
+             }}"
+        );
+        let dag = dsl::program(&source).unwrap();
+        let schedule = default::schedule(&dag, &Target::generic(Isa::Avx2));
+        let kind = |it: &Instruction| match it {
+            Instruction::ScanInOrder { .. } => Some("in order"),
+            Instruction::Scan { .. } => Some("by blocks"),
+            _ => None,
+        };
+        schedule.trace.iter().filter_map(kind).collect()
+    };
+    assert_eq!(scans("f32"), ["in order"]);
+    assert_eq!(scans("i32"), ["by blocks", "by blocks"]);
+}
+
+#[test]
 fn operands_of_a_scan_in_order_are_inlined() {
     let dag = program(
         "M = 512, N = 1024",
