@@ -6,7 +6,9 @@ pub mod nats;
 pub mod numerics;
 pub mod nvrtc;
 pub mod pip;
+pub mod portable;
 pub mod sandbox;
+pub mod saved_code;
 pub mod skip;
 pub mod spellings;
 #[cfg(unix)]
@@ -16,7 +18,7 @@ pub mod testbed;
 pub use cargo_tvmtune::emulate;
 
 use tvmtune_ir::artifact::ArtifactId;
-use tvmtune_ir::dag::{DType, Dag};
+use tvmtune_ir::dag::{DType, Dag, Number};
 use tvmtune_ir::dsl;
 use tvmtune_ir::interp::Array;
 use tvmtune_ir::name::ProgramName;
@@ -26,6 +28,20 @@ use tvmtune_ir::workload::WorkloadId;
 use tvmtune_plan::embed;
 use tvmtune_plan::record::{Bucket, End, Entry, Measured, Provenance, Record, Source};
 use tvmtune_tuner::tune::{Tolerance, Workload};
+
+/// The bits of results, with one NaN for all of them: which one it is depends on the order of operands.
+pub fn bits(results: &[Array]) -> Vec<Vec<u8>> {
+    let of_array = |it: &Array| {
+        let mut bytes = it.bytes();
+        for (n, element) in bytes.chunks_mut(it.dtype.bytes() as usize).enumerate() {
+            if matches!(it.get(n), Number::Float(value) if value.is_nan()) {
+                element.fill(0xff);
+            }
+        }
+        bytes
+    };
+    results.iter().map(of_array).collect()
+}
 
 /// The text of a program that nothing else has.
 const SAMPLE: &str = "canonical text\n";

@@ -19,7 +19,7 @@ use tvmtune_schedule::arbitrary::{Case, Move, any_case, any_moves, runner, sched
 use tvmtune_schedule::{AxisId, ErrorKind, Schedule, nest};
 use tvmtune_space::{default, sketch};
 use tvmtune_tests::numerics::fixed as ops;
-use tvmtune_tests::workload;
+use tvmtune_tests::{bits, workload};
 use tvmtune_tuner::outcome::Outcome;
 use tvmtune_tuner::random::Random;
 use tvmtune_tuner::space::Space;
@@ -89,19 +89,6 @@ impl Launch {
         machine::launch(code, &self.dims, &mut cells, RegisterFile::of(code.isa), Threads::All);
         results_of(code, &cells, self.params.len(), like)
     }
-}
-
-/// The bits of results, with one NaN for all of them: which one it is depends on the order of operands.
-fn bits(results: &[Array]) -> Vec<Vec<u8>> {
-    let of_float = |it: &[u8]| {
-        let value = f32::from_le_bytes(it.try_into().unwrap());
-        if value.is_nan() { f32::NAN.to_le_bytes() } else { value.to_le_bytes() }
-    };
-    let of_array = |it: &Array| match it.dtype {
-        DType::F32 => it.bytes().chunks(4).flat_map(of_float).collect(),
-        _ => it.bytes(),
-    };
-    results.iter().map(of_array).collect()
 }
 
 /// Numbers that break kernels: huge and tiny ones, zeros of both signs, equal ones, ones that cancel.

@@ -1,21 +1,32 @@
 //! Counts the random programs whose schedules have the bits of the definition
 //! (`tvmtune_ir::interp::run_in_order`), and those that have the same bits on AVX2 and on AVX-512.
 //!
-//! `bits 1000` draws so many programs, 300 without it, and takes their default schedules. `--fixed` fixes
-//! their numerics, `--orders` by orders that are drawn as if someone had written them, `--points 5` takes so many random schedules beside, and `--show` prints what differs.
-//! Vector code is interpreted, so any machine does.
+//! `bits 1000` draws so many programs, 300 without it, and takes their default schedules. `--fixed`
+//! fixes their numerics, `--orders` by orders that are drawn as if someone had written them,
+//! `--points 5` takes so many random schedules beside, and `--show` prints what differs.
+//!
+//! Vector code is interpreted, so any machine does. Of what is interpreted, `--save FILE` writes the
+//! machine code of both instruction sets, with arguments and results; `--run FILE` executes what a
+//! machine can of it, which may be another one. `--portable` compiles portable code of the schedules
+//! for AVX2 and compares its results.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::BufWriter;
+use std::path::{Path, PathBuf};
 
 use clap::Parser;
-use tvmtune_cpu::vector;
+use tvmtune_cpu::interp::{RaceCheck, execute, results_of, table};
+use tvmtune_cpu::{rust, vector};
 use tvmtune_ir::dag::{WrittenOrder, print};
 use tvmtune_ir::interp::{Array, run_in_order};
 use tvmtune_ir::target::{Isa, Target};
 use tvmtune_schedule::arbitrary::{Case, any_case, any_order, runner};
 use tvmtune_schedule::{Schedule, nest};
 use tvmtune_space::default;
+use tvmtune_tests::saved_code::{self, SavedCode};
+use tvmtune_tests::{bits, portable};
 use tvmtune_tuner::random::Random;
 use tvmtune_tuner::space::Space;
 
@@ -37,6 +48,15 @@ struct Options {
     /// Print what differs.
     #[arg(long)]
     show: bool,
+    /// Write machine code with arguments and results to this file.
+    #[arg(long)]
+    save: Option<PathBuf>,
+    /// Execute the machine code of such a file, and nothing else.
+    #[arg(long, conflicts_with_all = ["programs", "save", "portable"])]
+    run: Option<PathBuf>,
+    /// Compile portable code, in crates in this folder, and compare its results.
+    #[arg(long, value_name = "DIR")]
+    portable: Option<PathBuf>,
 }
 
 /// The schedules of a family's programs: all, those with the bits of the definition on each instruction
@@ -50,9 +70,18 @@ struct Counts {
 
 const ISAS: [Isa; 2] = [Isa::Avx512, Isa::Avx2];
 
+/// Functions of a crate of portable code.
+const FUNCTIONS: usize = 1000;
+
 fn main() {
     let options = Options::parse();
+    if let Some(path) = &options.run {
+        return run_saved(path);
+    }
     let counts: RefCell<BTreeMap<String, Counts>> = RefCell::default();
+    let create = |it: &PathBuf| BufWriter::new(File::create(it).expect("a file can be created"));
+    let saved = RefCell::new(options.save.as_ref().map(create));
+    let launches = RefCell::new(Vec::new());
     let count = |(mut case, order): (Case, WrittenOrder)| {
         if case.dag.without_fixed_order().is_some() && (options.fixed || options.orders) {
             return Ok(());
@@ -62,35 +91,28 @@ fn main() {
         } else if options.fixed {
             case.dag.fix_numerics();
         }
-        let (params, scalars) = (params(&case), case.scalars());
-        let expected = run_in_order(&case.dag, &case.dims, &params, &scalars);
-        let like: Vec<Array> =
-            expected.iter().map(|it| Array::zeros(it.dtype, &it.shape)).collect();
+        let launch = Launch::new(case);
         for n in 0..=options.points {
-            let schedules = ISAS.map(|isa| schedule(&case, isa, n));
-            let results = |(isa, schedule): (Isa, &Schedule)| {
-                let kernel = vector::lower(&nest::lower_for_lanes(schedule), isa).ok()?;
-                let got =
-                    tvmtune_cpu::interp::run(&kernel, &case.dims, &params, &scalars, &like).ok()?;
-                Some(bits(&got))
-            };
-            let [Some(wide), Some(narrow)] =
-                [(ISAS[0], &schedules[0]), (ISAS[1], &schedules[1])].map(results)
-            else {
+            let schedules = ISAS.map(|isa| schedule(&launch.case, isa, n));
+            let Some(results) = launch.interpret(&schedules, &mut saved.borrow_mut()) else {
                 continue;
             };
-            let in_order = [wide == bits(&expected), narrow == bits(&expected)];
+            let expected = bits(&launch.expected);
+            let in_order = results.each_ref().map(|it| *it == expected);
             if options.show && in_order != [true; 2] {
-                show(&case, &schedules, in_order);
+                launch.show(&schedules, in_order);
+            }
+            if options.portable.is_some() {
+                launches.borrow_mut().push(launch.portable(&schedules[1]));
             }
             let mut counts = counts.borrow_mut();
-            for name in [format!("{:?}", case.family), "all".to_owned()] {
+            for name in [format!("{:?}", launch.case.family), "all".to_owned()] {
                 let counts = counts.entry(name).or_default();
                 counts.all += 1;
                 for (n, is_in_order) in counts.in_order.iter_mut().zip(in_order) {
                     *n += usize::from(is_in_order);
                 }
-                counts.same += usize::from(wide == narrow);
+                counts.same += usize::from(results[0] == results[1]);
             }
         }
         Ok(())
@@ -101,6 +123,92 @@ fn main() {
     for (family, Counts { all, in_order: [wide, narrow], same }) in counts.borrow().iter() {
         println!("| {family} | {all} | {wide} | {narrow} | {same} |");
     }
+    if let Some(folder) = &options.portable {
+        run_portable(folder, &launches.borrow(), options.show);
+    }
+}
+
+/// A program with its arguments and its results by definition.
+struct Launch {
+    case: Case,
+    params: Vec<Array>,
+    expected: Vec<Array>,
+}
+
+impl Launch {
+    fn new(case: Case) -> Self {
+        let params = params(&case);
+        let expected = run_in_order(&case.dag, &case.dims, &params, &case.scalars());
+        Self { case, params, expected }
+    }
+
+    /// The bits of the results by both instruction sets, if there is code for both.
+    fn interpret(
+        &self,
+        schedules: &[Schedule; 2],
+        saved: &mut Option<BufWriter<File>>,
+    ) -> Option<[Vec<Vec<u8>>; 2]> {
+        let Self { case, params, expected } = self;
+        let lower = |n: usize| vector::lower(&nest::lower_for_lanes(&schedules[n]), ISAS[n]).ok();
+        let mut of_both = [Vec::new(), Vec::new()];
+        for (n, kernel) in [lower(0)?, lower(1)?].iter().enumerate() {
+            let before = table(kernel, &case.dims, params, &case.scalars(), expected);
+            let mut cells = before.clone();
+            let scratch = kernel.scratch_bytes.eval_dims(&case.dims).max(0) as usize;
+            execute(kernel, &mut cells, scratch, RaceCheck::On).ok()?;
+            let results = results_of(kernel, &cells, params.len(), expected);
+            if let Some(file) = saved {
+                let label = self.label(&schedules[n]);
+                let results = (params.len(), results.as_slice());
+                let code = SavedCode::new(label, kernel, &case.dims, &before, results);
+                code.write(file).expect("the file can be written");
+            }
+            of_both[n] = bits(&results);
+        }
+        Some(of_both)
+    }
+
+    fn portable(&self, schedule: &Schedule) -> portable::Launch {
+        let Self { case, params, expected } = self;
+        portable::Launch::new(schedule, (&case.dims, params, &case.scalars()), expected.clone())
+    }
+
+    /// Returns the program with its extents, and the schedule.
+    fn label(&self, schedule: &Schedule) -> String {
+        let Case { family, dims, dag, .. } = &self.case;
+        let trace: String = schedule.trace.iter().map(|it| format!("    {it}\n")).collect();
+        format!("{family:?} at {dims:?}\n{}\n{trace}", print::canonical(dag))
+    }
+
+    /// Prints the program with its schedules, and whether each has the bits of the definition.
+    fn show(&self, schedules: &[Schedule; 2], in_order: [bool; 2]) {
+        for ((isa, schedule), in_order) in ISAS.into_iter().zip(schedules).zip(in_order) {
+            println!("{isa:?}: {in_order}\n{}", self.label(schedule));
+        }
+    }
+}
+
+/// Executes saved machine code.
+fn run_saved(path: &Path) {
+    let counts = saved_code::run(path).expect("a file of `--save`");
+    println!("{counts:?}");
+}
+
+/// Compiles and runs portable code of all launches; prints how many have the bits of the definition.
+fn run_portable(folder: &Path, launches: &[portable::Launch], show: bool) {
+    let mut in_order = 0;
+    for (n, launches) in launches.chunks(FUNCTIONS).enumerate() {
+        let texts: Vec<String> = launches.iter().map(|it| rust::print(&it.nest)).collect();
+        let results = portable::run(folder, &format!("part_{n}"), launches, &texts);
+        for (launch, results) in launches.iter().zip(results) {
+            match results {
+                Some(results) if bits(&results) == bits(&launch.expected) => in_order += 1,
+                _ if show => println!("portable code differs: {}", launch.label),
+                _ => {}
+            }
+        }
+    }
+    println!("portable code: {in_order} of {} in order", launches.len());
 }
 
 /// The default schedule of a program, or the random one of that number.
@@ -115,15 +223,6 @@ fn schedule(case: &Case, isa: Isa, n: usize) -> Schedule {
     Schedule::replay(&case.dag, &trace).unwrap_or_else(|_| Schedule::new(&case.dag))
 }
 
-/// Prints a program with its schedules, and whether each has the bits of the definition.
-fn show(case: &Case, schedules: &[Schedule; 2], in_order: [bool; 2]) {
-    println!("{:?} at {:?}\n{}", case.family, case.dims, print::canonical(&case.dag));
-    for ((isa, schedule), in_order) in ISAS.into_iter().zip(schedules).zip(in_order) {
-        println!("{isa:?}: {in_order}");
-        schedule.trace.iter().for_each(|line| println!("    {line}"));
-    }
-}
-
 /// Random numbers for each parameter of floats.
 fn params(case: &Case) -> Vec<Array> {
     let draw = |(param, id)| {
@@ -135,8 +234,4 @@ fn params(case: &Case) -> Vec<Array> {
         }
     };
     case.params().into_iter().zip(case.dag.params()).map(draw).collect()
-}
-
-fn bits(results: &[Array]) -> Vec<Vec<u8>> {
-    results.iter().map(Array::bytes).collect()
 }

@@ -170,8 +170,12 @@ pub fn results_of(
         EntryValue::Bytes(bytes) => Array::from_bytes(like.dtype, &like.shape, bytes),
         _ => unreachable!("results follow the parameters in the table"),
     };
-    let entries = replaced(kernel, n_params).chain(n_params..cells.len());
-    results.iter().zip(entries).map(array).collect()
+    results.iter().zip(entries_of_results(kernel, n_params)).map(array).collect()
+}
+
+/// Returns the entries of the table that are those of the results, in their order; workspaces follow.
+pub fn entries_of_results(kernel: &VectorCode, n_params: usize) -> impl Iterator<Item = usize> {
+    replaced(kernel, n_params).chain(n_params..kernel.table.len())
 }
 
 /// The entries of parameters that results replace: these are the entries of results, whose tensors

@@ -49,8 +49,10 @@ impl Printer<'_> {
             },
             Expr::Scalar(scalar) => Text::atom(self.names.scalar(*scalar)),
             Expr::Read { tensor, index } => Text::atom(self.read(*tensor, index)),
-            Expr::Unary(op, a) => unary(*op, &self.expr(a), a.dtype(self.nest)),
-            Expr::Binary(op, a, b) => binary(*op, &self.expr(a), &self.expr(b), a.dtype(self.nest)),
+            Expr::Unary(op, a) => unary(*op, &self.receiver(a), a.dtype(self.nest)),
+            Expr::Binary(op, a, b) => {
+                binary(*op, &self.receiver(a), &self.expr(b), a.dtype(self.nest))
+            }
             Expr::Compare(op, a, b) => Text::infix(&self.expr(a), comparison(*op), &self.expr(b)),
             Expr::Select { condition, then, otherwise } => {
                 let [condition, then, otherwise] =
@@ -59,6 +61,20 @@ impl Printer<'_> {
                 Text::atom(format!("(if {condition} {{ {then} }} else {{ {otherwise} }})"))
             }
             Expr::Cast(to, a) => cast(&self.expr(a), a.dtype(self.nest), *to),
+        }
+    }
+}
+
+impl Printer<'_> {
+    /// An expression whose methods are called. Loop variables have no type before a use decides it, and
+    /// then no methods.
+    fn receiver(&self, expr: &Expr) -> Text {
+        let text = self.expr(expr);
+        match expr {
+            Expr::Index(poly) if poly.as_constant().is_none() => {
+                Text::atom(format!("core::convert::identity::<i64>({})", text.text))
+            }
+            _ => text,
         }
     }
 }

@@ -385,7 +385,7 @@ impl TreeBuilder<'_> {
         }
         let phases = self.by_phases((of_nest, var), n, body, (guards, &node));
         self.lane = Some((var, n));
-        Ok(phases.unwrap_or(node))
+        Ok(phases.or_else(|| self.of_lane_values(&node, n)).unwrap_or(node))
     }
 
     fn target(&mut self, tensor: TensorId, index: &[Poly]) -> Result<Access, Unsupported> {

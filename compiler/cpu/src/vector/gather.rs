@@ -10,7 +10,8 @@ use super::context::{ElementRef, Lowering};
 use super::lower::make_serial;
 use super::numbering::{MaskRef, MemRef, Op, ValueId};
 use super::tree::{Access, LoopMode, Node, Term, Tree};
-use super::{LaneStride, Storage, Unsupported, VectorBinary};
+use super::{LaneStride, Storage, Unsupported, VectorBinary, VectorCompare};
+use tvmtune_ir::poly::Poly;
 
 impl Lowering<'_> {
     /// Lowers a read with a data-dependent part.
@@ -31,12 +32,28 @@ impl Lowering<'_> {
             is_load = is_load && self.is_lane_invariant(index)?;
         }
         let index = if is_load { self.graph().int(0) } else { self.lane_offsets(access, storage)? };
-        let index = self.add_gathered(access, index)?;
+        let mut index = self.add_gathered(access, index)?;
+        if is_load && !access.in_bounds {
+            let size = buffer.size.clone();
+            index = self.inside(index, size)?;
+        }
         let mask = self.mask(&|_, _| true)?;
         let epoch = self.epochs[tensor.0 as usize];
         let place = MemRef { address, storage, mask, epoch };
         let op = if is_load { Op::LoadAt(place, lanes, index) } else { Op::Gather(place, index) };
         Ok(self.graph().node(op))
+    }
+
+    /// Replaces an offset that data lead outside of a buffer by that of its first element. No lane reads
+    /// there, but an instruction whose lanes are all masked takes hundreds of cycles where its address is not
+    /// mapped.
+    fn inside(&mut self, offset: ValueId, size: Poly) -> Result<ValueId, Unsupported> {
+        let size = self.index(Affine::dims(size))?;
+        let graph = self.graph();
+        let zero = graph.int(0);
+        let positive = graph.binary(VectorBinary::MaxI, offset, zero);
+        let is_inside = graph.compare(VectorCompare::LtI, positive, size);
+        Ok(graph.select(is_inside, positive, zero))
     }
 
     /// Returns whether an index is the same in all lanes: none of its forms has the vectorized loop, and

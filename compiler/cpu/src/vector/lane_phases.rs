@@ -13,7 +13,9 @@ use std::collections::BTreeSet;
 use super::Unsupported;
 use super::affine::{Affine, Coef, exact_div, poly_divisor};
 use super::build::{TreeBuilder, is_serial};
-use super::tree::{Derived, DerivedOp, GuardId, Loop, LoopMode, Node, for_each_form};
+use super::tree::{
+    Derived, DerivedOp, GuardId, Loop, LoopMode, Node, for_each_form, for_each_index,
+};
 use tvmtune_ir::poly::{Poly, VarId, gcd};
 use tvmtune_schedule::nest::Stmt;
 
@@ -113,6 +115,20 @@ impl TreeBuilder<'_> {
         for_each_form(&body, &self.tree, &mut check);
         let kind = if linear { LoopMode::Vectorized(n) } else { LoopMode::Serial };
         Node::Loop(Loop { var, kind, body })
+    }
+
+    /// Vectorizes a serial loop whose indices of memory are affine in the lane: indices as values are computed in
+    /// each lane, see [`super::nonlinear`]. `None` where there are others.
+    pub(super) fn of_lane_values(&self, serial: &Node, n: i64) -> Option<Node> {
+        let Node::Loop(Loop { var, body, .. }) = serial else { return None };
+        let mut are_values = true;
+        let mut check = |of_memory: bool, form: &Affine| {
+            are_values &=
+                self.is_lane_linear(form, *var, n) || !of_memory && self.tree.is_lane_value(form);
+        };
+        for_each_index(body, &self.tree, &mut check);
+        let kind = LoopMode::Vectorized(n);
+        are_values.then(|| Node::Loop(Loop { var: *var, kind, body: body.clone() }))
     }
 
     /// Returns whether a form is affine in the lane: its quotients are uniform over lanes, and their

@@ -11,13 +11,16 @@
 use super::affine::{Affine, Coef};
 use super::context::Lowering;
 use super::numbering::ValueId;
-use super::tree::DerivedOp;
+use super::tree::{Derived, DerivedOp, Tree};
 use super::{Unsupported, VectorBinary};
 use tvmtune_ir::dag::{BinaryOp, Expr};
 use tvmtune_ir::poly::{Atom, Facts, Poly};
 
+/// Integers below are exact as `f32`.
+const EXACT: i64 = 1 << 24;
+
 impl Lowering<'_> {
-    /// Evaluates an index in each lane: a linear one, or a sum with the lesser or greater of two others.
+    /// Evaluates an index in each lane: a linear one, or a sum with a function of others.
     pub(super) fn index_value(&mut self, form: &Affine) -> Result<ValueId, Unsupported> {
         match self.eval(form) {
             Ok(linear) => return self.index(linear),
@@ -29,26 +32,76 @@ impl Lowering<'_> {
         if i32::try_from(range.lo).is_err() || i32::try_from(range.hi).is_err() {
             return Err(Unsupported::Range);
         }
-        let either = form.terms.iter().find_map(|(var, factor)| {
-            let derived = tree.var(*var).derived.as_ref()?;
-            let op = match derived.op {
-                DerivedOp::Min => VectorBinary::MinI,
-                DerivedOp::Max => VectorBinary::MaxI,
-                DerivedOp::Div | DerivedOp::Mod => return None,
-            };
+        let derived = form.terms.iter().find_map(|(var, factor)| {
             let Coef::Const(factor) = factor else { return None };
-            Some((*var, *factor, op, derived))
+            Some((*var, *factor, tree.var(*var).derived.as_ref()?))
         });
-        let Some((var, factor, op, derived)) = either else { return Err(Unsupported::Index) };
+        let Some((var, factor, derived)) = derived else { return Err(Unsupported::Index) };
         let mut rest = form.clone();
         rest.take(var);
-        let (a, b) = (self.index_value(&derived.a)?, self.index_value(&derived.b)?);
+        let value = self.derived_value(derived)?;
         let factor = self.index(Affine::constant(factor))?;
         let rest = self.index_value(&rest)?;
         let graph = self.graph();
-        let chosen = graph.binary(op, a, b);
-        let product = graph.binary(VectorBinary::MulI, chosen, factor);
+        let product = graph.binary(VectorBinary::MulI, value, factor);
         Ok(graph.binary(VectorBinary::AddI, product, rest))
+    }
+
+    /// Evaluates the lesser or greater of two indices, or a quotient or remainder by a constant, in each lane.
+    fn derived_value(&mut self, derived: &Derived) -> Result<ValueId, Unsupported> {
+        let op = match derived.op {
+            DerivedOp::Min => VectorBinary::MinI,
+            DerivedOp::Max => VectorBinary::MaxI,
+            DerivedOp::Div | DerivedOp::Mod => {
+                let (by, lifted) = self.tree.exact_division(derived).ok_or(Unsupported::Index)?;
+                let mut dividend = derived.a.clone();
+                dividend.constant += lifted * by;
+                let a = self.index_value(&dividend)?;
+                let (b, lifted) = (self.constant_index(by)?, self.constant_index(lifted)?);
+                let graph = self.graph();
+                let (quotient, remainder) = graph.divide(a, b, true);
+                return Ok(match derived.op {
+                    DerivedOp::Div => graph.binary(VectorBinary::SubI, quotient, lifted),
+                    _ => remainder,
+                });
+            }
+        };
+        let (a, b) = (self.index_value(&derived.a)?, self.index_value(&derived.b)?);
+        Ok(self.graph().binary(op, a, b))
+    }
+
+    fn constant_index(&mut self, value: i64) -> Result<ValueId, Unsupported> {
+        self.index(Affine::constant(value))
+    }
+}
+
+impl Tree<'_> {
+    /// Returns whether an index is a value in each lane.
+    pub(super) fn is_lane_value(&self, form: &Affine) -> bool {
+        let range = self.interval(form);
+        i32::try_from(range.lo).is_ok()
+            && i32::try_from(range.hi).is_ok()
+            && form.terms.iter().all(|(var, factor)| match &self.var(*var).derived {
+                None => true,
+                Some(it) => {
+                    matches!(factor, Coef::Const(_))
+                        && self.is_lane_value(&it.a)
+                        && match it.op {
+                            DerivedOp::Min | DerivedOp::Max => self.is_lane_value(&it.b),
+                            DerivedOp::Div | DerivedOp::Mod => self.exact_division(it).is_some(),
+                        }
+                }
+            })
+    }
+
+    /// Returns a constant divisor, and how many of it make the dividend positive: floats hold both, so that
+    /// one division is exact, which rounds towards zero.
+    fn exact_division(&self, derived: &Derived) -> Option<(i64, i64)> {
+        let by = derived.b.as_constant().filter(|it| (1..EXACT).contains(it))?;
+        let range = self.interval(&derived.a);
+        let lifted = range.lo.checked_neg()?.max(0).checked_add(by - 1)? / by;
+        let most = lifted.checked_mul(by)?.checked_add(range.hi)?;
+        (most < EXACT).then_some((by, lifted))
     }
 }
 

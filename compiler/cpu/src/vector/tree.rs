@@ -381,14 +381,25 @@ pub(super) fn add_stride(offset: &mut Affine, index: &Affine, stride: &Poly) {
 
 /// Calls `check` for each linear form of nodes, those of guards included.
 pub(super) fn for_each_form(nodes: &[Node], tree: &Tree<'_>, check: &mut dyn FnMut(&Affine)) {
+    for_each_index(nodes, tree, &mut |_, form| check(form));
+}
+
+/// The same, with whether the form is a guard or the index of an element, and no value.
+pub(super) fn for_each_index(
+    nodes: &[Node],
+    tree: &Tree<'_>,
+    check: &mut dyn FnMut(bool, &Affine),
+) {
     for node in nodes {
         match node {
-            Node::Loop(it) => for_each_form(&it.body, tree, check),
+            Node::Loop(it) => for_each_index(&it.body, tree, check),
             Node::If { guards, body } => {
-                guards.iter().for_each(|id| check(&tree.guards[*id]));
-                for_each_form(body, tree, check);
+                guards.iter().for_each(|id| check(true, &tree.guards[*id]));
+                for_each_index(body, tree, check);
             }
-            Node::Write(write) => write.for_each_form(check),
+            Node::Write(write) => {
+                write.for_each_index(&mut |tensor, form| check(tensor.is_some(), form));
+            }
         }
     }
 }

@@ -3,11 +3,15 @@
 //! Used twice, with one meaning: by the language to accept a read, and by [`verify`](super::verify) to
 //! accept the dag.
 
+use super::choices;
 use super::limits::{MAX_INDEX, is_index};
 use super::{
     BinaryOp, CompareOp, DType, Expr, Literal, Subscript, TensorId, Types, UnaryOp, integer_range,
 };
-use crate::poly::{Facts, Interval, Poly};
+use crate::poly::{Atom, Facts, Interval, Poly};
+
+/// Above this many indices, a choice of them is not proven.
+const MAX_CASES: usize = 64;
 
 /// Facts about dimensions and variables, and the path condition: that of the branches taken.
 #[derive(Clone, Debug, Default)]
@@ -66,7 +70,11 @@ impl PathFacts {
             CompareOp::Le => self.nonnegative.push(at_most(a, b, 0)),
             CompareOp::Gt => self.nonnegative.push(at_most(b, a, 1)),
             CompareOp::Ge => self.nonnegative.push(at_most(b, a, 0)),
-            CompareOp::Eq => self.nonnegative.extend([at_most(a, b, 0), at_most(b, a, 0)]),
+            CompareOp::Eq => {
+                self.nonnegative.extend([at_most(a, b, 0), at_most(b, a, 0)]);
+                self.assume_remainder(a, b);
+                self.assume_remainder(b, a);
+            }
             // One that is at least another, and not equal to it, is greater.
             CompareOp::Ne => {
                 for (a, b) in [(a, b), (b, a)] {
@@ -74,7 +82,37 @@ impl PathFacts {
                         self.nonnegative.push(at_most(a, b, 1));
                     }
                 }
+                // Of the two remainders by 2, it is the other one.
+                for (a, b) in [(a, b), (b, a)] {
+                    if let Some(Atom::Mod(_, by)) = a.as_atom()
+                        && by.as_constant() == Some(2)
+                    {
+                        self.assume_remainder(a, &(Poly::constant(1) - b.clone()));
+                    }
+                }
             }
+        }
+    }
+
+    /// Adds that an index is at most the greatest number, and at least the least one, with this remainder:
+    /// where `i % 2 == 0`, an `i` below 64 is at most 62.
+    fn assume_remainder(&mut self, remainder: &Poly, value: &Poly) {
+        let Some(Atom::Mod(a, b)) = remainder.as_atom() else { return };
+        let (Some(by), Some(value)) = (b.as_constant(), value.as_constant()) else { return };
+        let range = a.interval(&self.facts);
+        if by < 1 || !(0..by).contains(&value) || range.lo < 0 || range.hi > MAX_INDEX {
+            return;
+        }
+        let most = range.hi - (range.hi - value).rem_euclid(by);
+        let least = range.lo + (value - range.lo).rem_euclid(by);
+        self.nonnegative.push(Poly::constant(most) - Poly::clone(a));
+        self.nonnegative.push(Poly::clone(a) - Poly::constant(least));
+        // A quotient bounds what it divides.
+        if let Some(Atom::Div(a, b)) = a.as_atom()
+            && let Some(by) = b.as_constant().filter(|it| *it > 0)
+        {
+            self.nonnegative.push(Poly::constant(most * by + by - 1) - Poly::clone(a));
+            self.nonnegative.push(Poly::clone(a) - Poly::constant(least * by));
         }
     }
 
@@ -115,32 +153,51 @@ impl PathFacts {
         match subscript {
             Subscript::Affine(poly) => self.is_nonnegative(poly),
             Subscript::Value(value) => {
-                let below_sign =
-                    |it: &Expr| self.is_value_below(it, &Poly::constant(1 << 31), types);
-                self.interval(value, types).lo >= 0
-                    || unsigned(value, types).is_some_and(below_sign)
-                    || self.compared.iter().any(|(op, a, b)| match op {
-                        CompareOp::Ge => a == &**value && self.interval(b, types).lo >= 0,
-                        CompareOp::Gt => a == &**value && self.interval(b, types).lo >= -1,
-                        CompareOp::Le => b == &**value && self.interval(a, types).lo >= 0,
-                        CompareOp::Lt => b == &**value && self.interval(a, types).lo >= -1,
-                        CompareOp::Eq | CompareOp::Ne => false,
-                    })
+                let is_above = |known: &Self, it: &Poly| known.is_nonnegative(it);
+                self.is_value_above(value, types) || self.in_each_case(value, &is_above)
             }
         }
     }
 
     /// Returns whether `subscript < extent` can be proven.
     pub fn is_below(&self, subscript: &Subscript, extent: &Poly, types: &dyn Types) -> bool {
+        let is_below = |known: &Self, it: &Poly| {
+            known.is_nonnegative(&(extent.clone() - it.clone() - 1.into()))
+        };
         match subscript {
-            Subscript::Affine(poly) => {
-                self.is_nonnegative(&(extent.clone() - poly.clone() - 1.into()))
-            }
+            Subscript::Affine(poly) => is_below(self, poly),
             Subscript::Value(value) => {
                 let below = |it: &Expr| self.is_value_below(it, extent, types);
-                below(value) || unsigned(value, types).is_some_and(below)
+                below(value)
+                    || unsigned(value, types).is_some_and(below)
+                    || self.in_each_case(value, &is_below)
             }
         }
+    }
+
+    fn is_value_above(&self, value: &Expr, types: &dyn Types) -> bool {
+        let below_sign = |it: &Expr| self.is_value_below(it, &Poly::constant(1 << 31), types);
+        self.interval(value, types).lo >= 0
+            || unsigned(value, types).is_some_and(below_sign)
+            || self.compared.iter().any(|(op, a, b)| match op {
+                CompareOp::Ge => a == value && self.interval(b, types).lo >= 0,
+                CompareOp::Gt => a == value && self.interval(b, types).lo >= -1,
+                CompareOp::Le => b == value && self.interval(a, types).lo >= 0,
+                CompareOp::Lt => b == value && self.interval(a, types).lo >= -1,
+                CompareOp::Eq | CompareOp::Ne => false,
+            })
+    }
+
+    /// Returns whether a value is a choice of indices.
+    pub fn chooses_index(&self, value: &Expr) -> bool {
+        self.in_each_case(value, &|_, _| true)
+    }
+
+    /// Returns whether a value is a choice of indices, each of which holds where it is chosen:
+    /// `if i == 0 { 0 } else { i - 1 }` is never negative.
+    fn in_each_case(&self, value: &Expr, holds: &dyn Fn(&Self, &Poly) -> bool) -> bool {
+        let cases = choices::cases(value, self, MAX_CASES);
+        !cases.is_empty() && cases.iter().all(|(known, poly)| holds(known, poly))
     }
 
     /// Returns whether a comparison of integer data with a bound, as a checked read makes it, can be proven.

@@ -11,6 +11,7 @@
 
 use super::bounds::PathFacts;
 use super::condition::as_index;
+use super::limits::is_index;
 use super::{BinaryOp, CompareOp, DType, Dag, Expr, Subscript, TensorId, UnaryOp};
 use crate::poly::{Atom, Facts, Poly};
 
@@ -97,14 +98,58 @@ fn of_subscript(
     }
 }
 
+/// Returns the indices that a value chooses between, each with what is known where it is chosen; none if
+/// there are more than so many, or the value depends on data in another way.
+pub(super) fn cases(value: &Expr, known: &PathFacts, most: usize) -> Vec<(PathFacts, Poly)> {
+    let choice = match value {
+        // Data may choose, too.
+        Expr::Select { condition, then, otherwise } => Some(Choice::of(condition, then, otherwise)),
+        _ => choice(value, &known.facts),
+    };
+    match choice {
+        None => Vec::new(),
+        Some(Choice::One(poly)) => vec![(known.clone(), poly)],
+        Some(Choice::Of { condition, then, otherwise }) => {
+            let branch = |holds: bool, value: &Expr, most: usize| {
+                let mut known = known.clone();
+                known.assume(&condition, holds);
+                cases(value, &known, most)
+            };
+            match known.decided(&condition) {
+                Some(true) => branch(true, &then, most),
+                Some(false) => branch(false, &otherwise, most),
+                None => {
+                    let mut all = branch(true, &then, most.saturating_sub(1));
+                    let left = most.saturating_sub(all.len());
+                    let others = branch(false, &otherwise, left);
+                    if all.is_empty() || others.is_empty() || others.len() > left {
+                        return Vec::new();
+                    }
+                    all.extend(others);
+                    all
+                }
+            }
+        }
+    }
+}
+
 /// The value of an index.
 enum Choice {
     One(Poly),
     Of { condition: Expr, then: Expr, otherwise: Expr },
 }
 
+impl Choice {
+    fn of(condition: &Expr, then: &Expr, otherwise: &Expr) -> Self {
+        let (condition, then, otherwise) = (condition.clone(), then.clone(), otherwise.clone());
+        Self::Of { condition, then, otherwise }
+    }
+}
+
 /// Returns the outermost choice of an index; `None` if it depends on data, or is another function of indices.
 fn choice(value: &Expr, facts: &Facts) -> Option<Choice> {
+    // Beyond the range of indices, data wrap.
+    let as_index = |it: &Expr| as_index(it).filter(|it| is_index(it, facts));
     if let Some(poly) = as_index(value) {
         return Some(of_poly(poly, facts));
     }
@@ -117,11 +162,7 @@ fn choice(value: &Expr, facts: &Facts) -> Option<Choice> {
     };
     match value {
         Expr::Select { condition, then, otherwise } if is_of_indices(condition) => {
-            Some(Choice::Of {
-                condition: (**condition).clone(),
-                then: (**then).clone(),
-                otherwise: (**otherwise).clone(),
-            })
+            Some(Choice::of(condition, then, otherwise))
         }
         Expr::Cast(DType::I64, a) => lift(a, &|it| Expr::Cast(DType::I64, Box::new(it))),
         Expr::Unary(UnaryOp::Abs, a) if as_index(a).is_some() => Some(Choice::Of {

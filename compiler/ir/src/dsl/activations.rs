@@ -69,6 +69,7 @@ pub(super) fn expand_float(function: Function, x: Expr, dtype: DType) -> (Expr, 
         | Function::Binary(_)
         | Function::Pow
         | Function::Powi
+        | Function::Difference
         | Function::Clamp
         | Function::MulAdd
         | Function::Tf32

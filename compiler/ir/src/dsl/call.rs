@@ -39,10 +39,12 @@ pub(super) enum Function {
     HardSwish,
     HardSigmoid,
     LeakyRelu,
+    /// Of indices, and of integers without a sign.
+    Difference,
 }
 
 /// Every function, with its number of arguments.
-const FUNCTIONS: [(&str, usize, Function); 36] = [
+const FUNCTIONS: [(&str, usize, Function); 38] = [
     ("exp", 1, Function::Unary(UnaryOp::Exp)),
     ("ln", 1, Function::Unary(UnaryOp::Ln)),
     ("exp2", 1, Function::Unary(UnaryOp::Exp2)),
@@ -79,6 +81,8 @@ const FUNCTIONS: [(&str, usize, Function); 36] = [
     ("hardsigmoid", 1, Function::HardSigmoid),
     ("leaky_relu", 2, Function::LeakyRelu),
     ("tf32", 1, Function::Tf32),
+    ("abs_diff", 2, Function::Difference),
+    ("saturating_sub", 2, Function::Difference),
 ];
 
 /// Powers beyond this are better written with `pow`.
@@ -237,6 +241,7 @@ impl Elaborator {
                 self.float(&args[1], name)?;
                 self.arithmetic(BinaryOp::Pow, x, &args[1], location)
             }
+            Function::Difference => self.difference(name, x, &args[1], location),
             Function::Powi => self.integer_power(x, &args[1], location),
             Function::Abs => {
                 let (expr, dtype) = x.widened(&mut self.errors)?;

@@ -462,7 +462,12 @@ impl Elaborator {
         if let (Some("usize"), Some(poly)) = (name.as_deref(), value.as_index()) {
             return Some(Value::new(Kind::Index(poly), value.location));
         }
-        let Some(dtype) = name.and_then(|it| it.parse::<DType>().ok()) else {
+        let dtype = match name.as_deref() {
+            // Made by a choice of indices, or by `as usize` of data.
+            Some("usize") if value.default_type() == DType::I64 => Some(DType::I64),
+            name => name.and_then(|it| it.parse().ok()),
+        };
+        let Some(dtype) = dtype else {
             return self.errors.at(ty, "expected an element type, or no type at all");
         };
         let expr = value.stored(dtype, &mut self.errors)?;

@@ -24,6 +24,7 @@ mod call;
 mod called_paths;
 mod constants;
 mod derived_reductions;
+mod differences;
 mod elaborate;
 mod errors;
 mod expr;

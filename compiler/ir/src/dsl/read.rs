@@ -198,6 +198,13 @@ impl Elaborator {
                     "index `{index}` ranges over {range}, but `{name}` has extent {extent} there: {hint}"
                 )
             }
+            Subscript::Value(value) if self.known.chooses_index(value) => {
+                let index = syntax.to_token_stream();
+                format!(
+                    "index `{index}` is not proven to be inside of `{name}`, of extent {extent} there, \
+                     in every case that it tells apart: {hint}"
+                )
+            }
             Subscript::Value(_) => format!(
                 "this index is data, which may lie outside of `{name}`, of extent {extent} there: \
                  {hint}, or clamp it"

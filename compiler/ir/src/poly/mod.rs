@@ -97,6 +97,17 @@ impl Poly {
         }
     }
 
+    /// The atom, if that is all there is.
+    pub fn as_atom(&self) -> Option<&Atom> {
+        match self.terms.as_slice() {
+            [(atoms, 1)] => match atoms.as_slice() {
+                [atom] => Some(atom),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
     /// The variable, if that is all there is.
     pub fn as_var(&self) -> Option<VarId> {
         match self.terms.as_slice() {

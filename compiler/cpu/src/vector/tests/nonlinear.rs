@@ -27,6 +27,8 @@ fn check(definition: &str) {
         schedule.reorder(root, &order).unwrap();
         schedule.annotate(root, parts[1], LoopKind::Vectorized).unwrap();
         let kernel = kernel(&schedule, isa);
+        let text = kernel.to_string();
+        assert!(text.contains("].n"), "{definition} is no vector code on {isa:?}\n{text}");
         let got = crate::interp::run(&kernel, &[], &x, &[], &want).unwrap();
         assert_eq!(got, want, "{definition} on {isa:?}");
     }
@@ -48,6 +50,16 @@ fn the_lesser_of_two_loop_variables_is_a_value() {
     check("(3 * (i * 7).min(j) + 2 * i) as f32");
     check("if (i * 7).min(j) + i < 20 { x[[j]] } else { 2.0 }");
     check("(i.min(j) * i.max(j)) as f32");
+}
+
+#[test]
+fn quotients_and_remainders_of_lanes_are_values() {
+    check("(j * 17 / 7) as f32 * x[[j]]");
+    check("((j * 17 + i) % 7) as f32 - x[[j]]");
+    check("if j >= i * 37 / 5 && j < (i * 37 + 41) / 5 { x[[j]] } else { -1.0 }");
+    check("if i * 7 >= j * 5 / 3 { x[[j]] } else { 0.0 }");
+    check("((j + 5) / 3 - 2 * ((j + 1) / 3) + i) as f32");
+    check("sum(0..9, |r| if r >= j * 9 / 37 && r < (j * 9 + 45) / 37 { x[[r]] } else { 0.0 })");
 }
 
 #[test]

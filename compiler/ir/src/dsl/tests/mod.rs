@@ -5,6 +5,7 @@ mod functions;
 mod fuzz;
 mod identity;
 mod in_place;
+mod index_choices;
 mod instances;
 mod language;
 mod lower_ends;

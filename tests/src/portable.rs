@@ -1,4 +1,5 @@
-//! A crate made of printed functions: written, built by cargo, and run in a process of its own.
+//! Portable code of many schedules: printed as functions of one crate, which cargo builds and a
+//! process of its own runs.
 //!
 //! The process reads the arguments of all launches from a file, and writes for each launch 1 and
 //! the results, or 0 if it panicked.
@@ -10,8 +11,24 @@ use std::{env, fs};
 use tvmtune_cpu::rust;
 use tvmtune_ir::dag::{DType, Number, TensorId};
 use tvmtune_ir::interp::Array;
+use tvmtune_schedule::nest::{self, Nest};
+use tvmtune_schedule::{Schedule, pack};
 
-use super::Launch;
+/// A launch with its expected results.
+pub struct Launch {
+    /// A description for readers.
+    pub label: String,
+    /// The scheduled program.
+    pub nest: Nest,
+    /// An extent for each dynamic dimension.
+    pub dims: Vec<i64>,
+    /// Run-time scalars.
+    pub scalars: Vec<Number>,
+    /// The parameters, in the layouts of the schedule.
+    pub params: Vec<Array>,
+    /// The results, by the interpreter.
+    pub expected: Vec<Array>,
+}
 
 /// The text around the functions.
 const PRELUDE: &str = r#"
@@ -51,9 +68,34 @@ impl Element for bool {
 }
 "#;
 
-/// Runs all launches, each of its text; `None` for those that panicked.
-pub(super) fn run(name: &str, launches: &[Launch], texts: &[String]) -> Vec<Option<Vec<Array>>> {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("backends").join(name);
+impl Launch {
+    /// Returns the launch of a schedule.
+    pub fn new(
+        schedule: &Schedule,
+        (dims, params, scalars): (&[i64], &[Array], &[Number]),
+        expected: Vec<Array>,
+    ) -> Self {
+        let nest = nest::lower(schedule);
+        let stored = |(id, array): (&_, &Array)| match &nest.buffer(*id).layout {
+            Some(layout) => pack::pack(array, layout),
+            None => array.clone(),
+        };
+        let params = nest.params.iter().zip(params).map(stored).collect();
+        let trace: String = schedule.trace.iter().map(|it| format!("{it}\n")).collect();
+        let label = format!("`{}` of {dims:?} by\n{trace}", nest.name);
+        Self { label, nest, dims: dims.to_vec(), scalars: scalars.to_vec(), params, expected }
+    }
+}
+
+/// Runs all launches, each of its text, as a crate of this name in this folder, which is kept;
+/// `None` for those that panicked.
+pub fn run(
+    folder: &Path,
+    name: &str,
+    launches: &[Launch],
+    texts: &[String],
+) -> Vec<Option<Vec<Array>>> {
+    let folder = folder.join(name);
     let binary = build(&folder, name, &main(launches, texts));
     let arguments = folder.join("arguments");
     fs::write(&arguments, launches.iter().flat_map(argument_bytes).collect::<Vec<u8>>()).unwrap();

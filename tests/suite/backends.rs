@@ -3,7 +3,7 @@
 //! No interpreter sees a lost parenthesis or a swapped argument in text. So many programs under
 //! many schedules are printed into one crate, which is compiled once and run.
 
-mod crate_of;
+use std::path::Path;
 
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::TestRunner;
@@ -13,37 +13,18 @@ use tvmtune_ir::dsl;
 use tvmtune_ir::interp::Array;
 use tvmtune_schedule::Schedule;
 use tvmtune_schedule::arbitrary::{any_case, any_moves, scheduled};
-use tvmtune_schedule::nest::{self, Nest};
+use tvmtune_tests::portable::{self, Launch};
 
-/// A launch with its expected results.
-struct Launch {
-    /// A description for readers.
-    label: String,
-    nest: Nest,
-    dims: Vec<i64>,
-    scalars: Vec<Number>,
-    /// As stored.
-    params: Vec<Array>,
-    expected: Vec<Array>,
-}
-
-impl Launch {
-    fn new(
-        dag: &Dag,
-        schedule: &Schedule,
-        (dims, params, scalars): (Vec<i64>, &[Array], Vec<Number>),
-    ) -> Self {
-        let nest = nest::lower(schedule);
-        let expected = tvmtune_ir::interp::run(dag, &dims, params, &scalars);
-        let stored = |(id, array): (&_, &Array)| match &nest.buffer(*id).layout {
-            Some(layout) => tvmtune_schedule::pack::pack(array, layout),
-            None => array.clone(),
-        };
-        let params = nest.params.iter().zip(params).map(stored).collect();
-        let trace: String = schedule.trace.iter().map(|it| format!("{it}\n")).collect();
-        let label = format!("`{}` of {dims:?} by\n{trace}", dag.name);
-        Self { label, nest, dims, scalars, params, expected }
-    }
+/// A launch of a schedule.
+fn launch(
+    dag: &Dag,
+    schedule: &Schedule,
+    dims: &[i64],
+    params: &[Array],
+    scalars: &[Number],
+) -> Launch {
+    let expected = tvmtune_ir::interp::run(dag, dims, params, scalars);
+    Launch::new(schedule, (dims, params, scalars), expected)
 }
 
 /// Compiles and runs all launches, and checks what each one computes.
@@ -65,7 +46,8 @@ fn judge(name: &str, launches: &[Launch], texts: &[String]) -> Vec<Option<String
         let mut pairs = results.iter().zip(&launch.expected);
         pairs.find_map(|(got, want)| got.max_error(want, 1e-5, 1e-5)).map(|it| format!("{it:?}"))
     };
-    launches.iter().zip(crate_of::run(name, launches, texts)).map(verdict).collect()
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("backends");
+    launches.iter().zip(portable::run(&folder, name, launches, texts)).map(verdict).collect()
 }
 
 /// Random programs under random schedules.
@@ -77,7 +59,7 @@ fn launches(n: usize) -> Vec<Launch> {
         let case = any_case().new_tree(&mut runner).unwrap().current();
         let schedule = scheduled(&case.dag, &moves.new_tree(&mut runner).unwrap().current());
         let (params, scalars) = (case.params(), case.scalars());
-        launches.push(Launch::new(&case.dag, &schedule, (case.dims.clone(), &params, scalars)));
+        launches.push(launch(&case.dag, &schedule, &case.dims, &params, &scalars));
     }
     launches
 }
@@ -146,17 +128,19 @@ fn differences() -> Vec<Launch> {
         "(x[[i]] - y[[i]]) * (x[[i]] + y[[i]])",
         "(x[[i]] * y[[i]] - 4.0) * (y[[i]] - x[[i]])",
         "tf32(x[[i]] * 0.3) - y[[i]]",
+        // Loop variables have a type where a method is called.
+        "x[[i]] * (i - 3).abs() as f32 - if (2 * i - 5).abs() < 4 { y[[i]] } else { 1.0 }",
     ];
-    let launch = |body: &&str| {
+    let of_body = |body: &&str| {
         let dag = dsl::program(&format!(
             "#[autotune(dims(N = 7))]
             fn f(x: Tensor<f32, N>, y: Tensor<f32, N>) -> Tensor<f32, N> {{ compute(|i| {body}) }}"
         ));
         let dag = dag.unwrap();
         let params = [1, 2].map(|seed| Array::random(DType::F32, &[7], seed));
-        Launch::new(&dag, &Schedule::new(&dag), (Vec::new(), &params, Vec::new()))
+        launch(&dag, &Schedule::new(&dag), &[], &params, &[])
     };
-    sources.iter().map(launch).collect()
+    sources.iter().map(of_body).collect()
 }
 
 #[test]
