@@ -83,5 +83,5 @@ sleep 86400 > "$work/silence" &
 silence=$!
 bochs-bin -q -f "$work/bochsrc" -rc "$work/debugger" < "$work/silence" > "$work/console" 2>&1 || true
 kill $silence
-tr -d '\r' < "$work/output" | sed -n '/^BEGIN$/,/^END/p' | sed '1d;/^\[ /d'
+tr -d '\r' < "$work/output" | sed -n '/^BEGIN$/,/^END/p' | sed '1d;/^END/d;/^\[ /d'
 tr -d '\r' < "$work/output" | grep -q '^END 0$'

@@ -264,6 +264,26 @@ def quat_rotate(q, v):
     return v + q[:, :1] * t + torch.linalg.cross(u, t)
 
 
+def rope_by_parity(x, c, s):
+    turned = torch.stack([-x[..., 1::2], x[..., ::2]], -1).flatten(-2)
+    return x * c[:, None] + turned * s[:, None]
+
+
+def blur_columns(x):
+    x = F.pad(x[None], (0, 0, 1, 1), mode="replicate")[0]
+    return 0.25 * x[:, :-2] + 0.5 * x[:, 1:-1] + 0.25 * x[:, 2:]
+
+
+def distance_bias(table, t):
+    at = torch.arange(t)
+    return table[:, (at[:, None] - at).abs().clamp(max=31)]
+
+
+def butterfly(x):
+    a, b = x.unflatten(-1, (-1, 2, 4)).unbind(-2)
+    return torch.stack([a + b, a - b], -2).flatten(-3)
+
+
 OPERATORS = {
     # pointwise
     "quat_rotate": quat_rotate,
@@ -581,10 +601,18 @@ OPERATORS = {
     "squeeze_excite": squeeze_excite,
     "alibi": alibi,
     "argmax_channels": lambda x: x.argmax(1),
+    # indices
+    "adaptive_avg_pool": lambda x: F.adaptive_avg_pool2d(x, 7),
+    "rope_by_parity": rope_by_parity,
+    "blur_columns": blur_columns,
+    "distance_bias": distance_bias,
+    "rows_with_padding": lambda x, ids: F.pad(x, (0, 0, 1, 0))[ids],
+    "butterfly": butterfly,
 }
 
 # The extents that operators are called with behind their parameters, which have no axis of them.
 EXTENTS = {
+    "distance_bias": ["T"],
     "one_hot": ["V"],
     "embedding_gradient": ["V"],
     "bincount": ["B"],
@@ -621,6 +649,7 @@ KINDS = {
     "pillars": {"row": "H", "column": "W"},
     "repetition_penalty": {"before": "V"},
     "max_unpool": {"at": "I"},
+    "rows_with_padding": {"ids": "V"},
     "mean_of_tokens": {"mask": "T"},
     "rope_by_position": {"pos": "T"},
     "take_along": {"ids": "M"},

@@ -54,8 +54,10 @@ class Operator:
                 n = sum(1 for it in taken if next(s for s in steps if it % s == 0) == step)
                 taken[extent] = steps[step][min(n, len(steps[step]) - 1)]
             extents[name] = taken[extent]
-        # Shifts of 37 and slices of 64 want longer rows, and groups of 16 channels more of these.
+        # Shifts of 37, slices of 64 and distances above 31 want longer rows, and groups of 16 channels more of
+        # these.
         longer = {"roll": {"N": 40}, "slice_last": {"N": 40}, "transposed_groups": {"C": 32}}
+        longer |= {"distance_bias": {"T": 40}}
         return extents | longer.get(self.name, {})
 
     def inputs(self, extents, doubles):

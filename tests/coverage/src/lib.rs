@@ -6,6 +6,7 @@
 
 pub mod attention;
 pub mod convolutions;
+pub mod indices;
 pub mod layout;
 pub mod lookups;
 pub mod losses;

@@ -86,6 +86,14 @@ fn bodies() -> Vec<Case> {
         body("too few indices", "compute(|i| x[[i]])"),
         body("an index that may be out of bounds", "compute(|i| sum(0..K, |k| x[[i, k + 1]]))"),
         body("an index from data", "compute(|i| x[[n[[i]], 0]])"),
+        body(
+            "a choice of indices of which one may be out of bounds",
+            "compute(|i| x[[if i == 1 { 0 } else { i - 1 }, 0]])",
+        ),
+        body(
+            "a difference of floats that is never negative",
+            "compute(|i| x[[i, 0]].abs_diff(1.0))",
+        ),
         body("a float as an index", "compute(|i| x[[i, 1.0]])"),
         body("a number where a range belongs", "compute(|i| sum(K, |k| x[[i, k]]))"),
         body("a reduction without a closure", "compute(|i| sum(0..K, x[[i, 0]]))"),

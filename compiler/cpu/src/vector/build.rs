@@ -383,9 +383,13 @@ impl TreeBuilder<'_> {
         if !is_serial(&split) {
             return Ok(split);
         }
-        let phases = self.by_phases((of_nest, var), n, body, (guards, &node));
+        let values = self.of_lane_values(&node, n);
+        let phases = match &values {
+            Some(_) if self.phases_are_short(&node, var, n) => None,
+            _ => self.by_phases((of_nest, var), n, body, (guards, &node)),
+        };
         self.lane = Some((var, n));
-        Ok(phases.or_else(|| self.of_lane_values(&node, n)).unwrap_or(node))
+        Ok(phases.or(values).unwrap_or(node))
     }
 
     fn target(&mut self, tensor: TensorId, index: &[Poly]) -> Result<Access, Unsupported> {

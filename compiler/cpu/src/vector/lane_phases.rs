@@ -70,6 +70,12 @@ impl TreeBuilder<'_> {
         None
     }
 
+    /// Returns whether a loop of `n` iterations has phases that fill less than half of a vector.
+    pub(super) fn phases_are_short(&self, serial: &Node, lane: VarId, n: i64) -> bool {
+        let lanes = i64::from(self.tree.simd.lanes());
+        self.periods(serial, lane).first().is_none_or(|it| n / it < lanes / 2)
+    }
+
     /// Returns the numbers of iterations after which some quotient or remainder takes a whole step.
     fn periods(&self, node: &Node, lane: VarId) -> BTreeSet<i64> {
         let mut found = BTreeSet::new();
