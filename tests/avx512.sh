@@ -51,7 +51,7 @@ chmod +x "$work/root/init"
 (cd "$work/root" && find . | cpio -o -H newc --quiet) > "$work/cd/initrd"
 
 # Bochs states a wrong size of compacted states, so the kernel does without.
-cp "$work"/kernel/boot/vmlinuz-* "$work/cd/vmlinuz"
+cp "$work/kernel/boot"/vmlinuz-* "$work/cd/vmlinuz"
 cp /usr/lib/ISOLINUX/isolinux.bin /usr/lib/syslinux/modules/bios/ldlinux.c32 "$work/cd/isolinux"
 cat > "$work/cd/isolinux/isolinux.cfg" << END
 default it
