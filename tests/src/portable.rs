@@ -30,6 +30,9 @@ pub struct Launch {
     pub expected: Vec<Array>,
 }
 
+/// What must hold of the folder of a crate.
+const WRITABLE: &str = "the folder can be written";
+
 /// The text around the functions.
 const PRELUDE: &str = r#"
 #![allow(warnings)]
@@ -98,33 +101,36 @@ pub fn run(
     let folder = folder.join(name);
     let binary = build(&folder, name, &main(launches, texts));
     let arguments = folder.join("arguments");
-    fs::write(&arguments, launches.iter().flat_map(argument_bytes).collect::<Vec<u8>>()).unwrap();
-    let output = Command::new(&binary).arg(&arguments).output().unwrap();
+    fs::write(&arguments, launches.iter().flat_map(argument_bytes).collect::<Vec<u8>>())
+        .expect(WRITABLE);
+    let output = Command::new(&binary).arg(&arguments).output().expect("the binary was built");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let mut bytes = output.stdout.as_slice();
     launches.iter().map(|it| results(it, &mut bytes)).collect()
 }
 
 fn build(folder: &Path, name: &str, main: &str) -> PathBuf {
-    let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let workspace = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .expect("the crate is in a folder of the workspace");
     let runtime = workspace.join("tvmtune-runtime");
     let manifest = format!(
         "[package]\nname = \"{name}\"\nversion = \"0.0.0\"\nedition = \"2024\"\n[workspace]\n\
          [dependencies]\ntvmtune-runtime = {{ path = {runtime:?}, default-features = false, features = [\"half\"] }}\n\
          [profile.dev]\ndebug = false\n"
     );
-    fs::create_dir_all(folder.join("src")).unwrap();
-    fs::write(folder.join("Cargo.toml"), manifest).unwrap();
+    fs::create_dir_all(folder.join("src")).expect(WRITABLE);
+    fs::write(folder.join("Cargo.toml"), manifest).expect(WRITABLE);
     // The versions that the workspace has are the ones that are here without a network.
-    fs::copy(workspace.join("Cargo.lock"), folder.join("Cargo.lock")).unwrap();
-    fs::write(folder.join("src/main.rs"), main).unwrap();
+    fs::copy(workspace.join("Cargo.lock"), folder.join("Cargo.lock")).expect(WRITABLE);
+    fs::write(folder.join("src/main.rs"), main).expect(WRITABLE);
     let target = folder.with_file_name("target");
     let output = Command::new(env::var_os("CARGO").unwrap_or("cargo".into()))
         .args(["build", "--quiet", "--offline", "--target-dir"])
         .arg(&target)
         .current_dir(folder)
         .output()
-        .unwrap();
+        .expect("cargo runs, as it runs tests");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     target.join("debug").join(format!("{name}{}", env::consts::EXE_SUFFIX))
 }

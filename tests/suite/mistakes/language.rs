@@ -6,7 +6,7 @@ use super::{beyond, room};
 /// All cases, by the title of their section.
 pub(super) fn sections() -> Vec<(&'static str, Vec<Case>)> {
     vec![
-        ("In the body of a program", bodies().into_iter().chain(axes()).collect()),
+        ("In the body of a program", bodies().into_iter().chain(indices()).chain(axes()).collect()),
         ("In the attribute", attributes()),
         ("In dimensions that begin at others", room::cases()),
         ("In constants as extents", constants()),
@@ -84,6 +84,11 @@ fn bodies() -> Vec<Case> {
         body("a misspelt dimension", "compute(|i| sum(0..KK, |k| x[[i, k]]))"),
         body("a dimension that is not declared", "compute(|i| sum(0..Q, |k| x[[i, k]]))"),
         body("too few indices", "compute(|i| x[[i]])"),
+    ]
+}
+
+fn indices() -> Vec<Case> {
+    vec![
         body("an index that may be out of bounds", "compute(|i| sum(0..K, |k| x[[i, k + 1]]))"),
         body("an index from data", "compute(|i| x[[n[[i]], 0]])"),
         body(

@@ -72,7 +72,7 @@ impl TreeBuilder<'_> {
 
     /// Returns whether a loop of `n` iterations has phases that fill less than half of a vector.
     pub(super) fn phases_are_short(&self, serial: &Node, lane: VarId, n: i64) -> bool {
-        let lanes = i64::from(self.tree.simd.lanes());
+        let lanes = self.tree.simd.lanes();
         self.periods(serial, lane).first().is_none_or(|it| n / it < lanes / 2)
     }
 
