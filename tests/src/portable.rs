@@ -30,7 +30,7 @@ pub struct Launch {
     pub expected: Vec<Array>,
 }
 
-/// What must hold of the folder of a crate.
+/// The panic message where a file of the crate cannot be written.
 const WRITABLE: &str = "the folder can be written";
 
 /// The text around the functions.

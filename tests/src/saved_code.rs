@@ -1,5 +1,6 @@
-//! Machine code in a file, with arguments and the results that vector code has: what one machine
-//! compiles for an instruction set that it lacks, another one, or an emulator, executes.
+//! Machine code in a file, with arguments and expected results, which are those of its interpreted
+//! vector code. A machine without AVX-512 saves code for it; a CPU or an emulator that has it executes the
+//! file.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, BufWriter, Write};

@@ -15,6 +15,7 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::BufWriter;
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 
 use clap::Parser;
 use tvmtune_cpu::interp::{RaceCheck, execute, results_of, table};
@@ -70,14 +71,20 @@ struct Counts {
 
 const ISAS: [Isa; 2] = [Isa::Avx512, Isa::Avx2];
 
-/// Functions of a crate of portable code.
+/// The number of functions in each crate of portable code.
 const FUNCTIONS: usize = 1000;
 
-fn main() {
+fn main() -> ExitCode {
     let options = Options::parse();
     if let Some(path) = &options.run {
         return run_saved(path);
     }
+    count(&options);
+    ExitCode::SUCCESS
+}
+
+/// Draws programs and schedules, and prints how many have the bits of the definition.
+fn count(options: &Options) {
     let counts: RefCell<BTreeMap<String, Counts>> = RefCell::default();
     let create = |it: &PathBuf| BufWriter::new(File::create(it).expect("a file can be created"));
     let saved = RefCell::new(options.save.as_ref().map(create));
@@ -188,10 +195,11 @@ impl Launch {
     }
 }
 
-/// Executes saved machine code.
-fn run_saved(path: &Path) {
+/// Executes saved machine code; fails where a result is wrong.
+fn run_saved(path: &Path) -> ExitCode {
     let counts = saved_code::run(path).expect("a file of `--save`");
     println!("{counts:?}");
+    if counts.wrong == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 /// Compiles and runs portable code of all launches; prints how many have the bits of the definition.

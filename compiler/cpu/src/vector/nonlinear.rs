@@ -76,7 +76,7 @@ impl Lowering<'_> {
 }
 
 impl Tree<'_> {
-    /// Returns whether an index is a value in each lane.
+    /// Returns whether an index can be evaluated in each lane.
     pub(super) fn is_lane_value(&self, form: &Affine) -> bool {
         let range = self.interval(form);
         i32::try_from(range.lo).is_ok()
@@ -94,8 +94,8 @@ impl Tree<'_> {
             })
     }
 
-    /// Returns a constant divisor, and how many of it make the dividend positive: floats hold both, so that
-    /// one division is exact, which rounds towards zero.
+    /// Returns a constant divisor, and the multiple of it that makes the dividend nonnegative. Both operands are
+    /// exact as floats, so that one division that rounds towards zero is exact.
     fn exact_division(&self, derived: &Derived) -> Option<(i64, i64)> {
         let by = derived.b.as_constant().filter(|it| (1..EXACT).contains(it))?;
         let range = self.interval(&derived.a);

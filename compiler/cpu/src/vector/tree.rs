@@ -384,7 +384,7 @@ pub(super) fn for_each_form(nodes: &[Node], tree: &Tree<'_>, check: &mut dyn FnM
     for_each_index(nodes, tree, &mut |_, form| check(form));
 }
 
-/// The same, with whether the form is a guard or the index of an element, and no value.
+/// Calls `check` for each linear form: with true for guards and indices of elements, with false for values.
 pub(super) fn for_each_index(
     nodes: &[Node],
     tree: &Tree<'_>,
