@@ -18,6 +18,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod arc;
 pub mod double;
 pub mod elementary;
 pub mod exponential;

@@ -4,7 +4,7 @@
 //! a function is inlined into its caller.
 
 use crate::lane::{self, Binary, Compare, FALSE, Unary, Width};
-use crate::{Arithmetic, Fallback, elementary, exponential, trig};
+use crate::{Arithmetic, Fallback, arc, elementary, exponential, trig};
 
 /// Arithmetic on one lane, by its bits; `mul_add` may be an instruction where it is compiled.
 struct Lane<const FUSED: bool>;
@@ -77,7 +77,7 @@ macro_rules! functions {
 
         /// The same functions, for code that is compiled for CPUs with FMA.
         pub mod fused {
-            use super::{Lane, elementary, exponential, trig};
+            use super::{Lane, arc, elementary, exponential, trig};
 
             $($(#[$doc])*
             #[inline(always)]
@@ -110,6 +110,8 @@ functions! {
     sin(x) = trig::sin;
     /// Computes the cosine; NaN of infinities.
     cos(x) = trig::cos;
+    /// Computes the arc tangent.
+    atan(x) = arc::atan;
     /// Computes `x^y`, with the signs and infinities of C.
     pow(x, y) = elementary::pow;
 }
@@ -123,7 +125,7 @@ mod tests {
 
     #[test]
     fn both_compilations_have_the_same_bits() {
-        let unary: [[Function; 2]; 10] = [
+        let unary: [[Function; 2]; 11] = [
             [exp, fused::exp],
             [ln, fused::ln],
             [exp2, fused::exp2],
@@ -134,6 +136,7 @@ mod tests {
             [erf, fused::erf],
             [sin, fused::sin],
             [cos, fused::cos],
+            [atan, fused::atan],
         ];
         let same = |a: f32, b: f32| a.to_bits() == b.to_bits() || a.is_nan() && b.is_nan();
         for n in 0..200_000_u32 {

@@ -1,10 +1,12 @@
 //! Arithmetic of portable kernels beyond the language's operators.
 
 #[cfg(feature = "cpu")]
-pub use crate::cpu::fused::{cos, erf, exp, exp_m1, exp2, ln, ln_1p, log2, pow, sin, tanh};
+pub use crate::cpu::fused::{atan, cos, erf, exp, exp_m1, exp2, ln, ln_1p, log2, pow, sin, tanh};
 pub use tvmtune_math::fma;
 #[cfg(not(feature = "cpu"))]
-pub use tvmtune_math::scalar::{cos, erf, exp, exp_m1, exp2, ln, ln_1p, log2, pow, sin, tanh};
+pub use tvmtune_math::scalar::{
+    atan, cos, erf, exp, exp_m1, exp2, ln, ln_1p, log2, pow, sin, tanh,
+};
 
 /// Functions of `f64`, the same on every machine.
 macro_rules! doubles {
@@ -39,6 +41,8 @@ doubles! {
     sin64(x) = sin;
     /// The cosine, in `f64`.
     cos64(x) = cos;
+    /// The arc tangent, in `f64`.
+    atan64(x) = atan;
     /// `x^y`, in `f64`.
     pow64(x, y) = pow;
 }

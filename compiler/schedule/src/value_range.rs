@@ -150,6 +150,7 @@ fn unary(op: UnaryOp, a: ValueRange) -> ValueRange {
         UnaryOp::Tanh | UnaryOp::Erf | UnaryOp::Sin | UnaryOp::Cos => {
             ValueRange::rounded(-1.0, 1.0)
         }
+        UnaryOp::Atan => ValueRange::rounded(libm::atan(a.lo), libm::atan(a.hi)),
         _ => ANY,
     }
 }

@@ -10,6 +10,7 @@
 //! | `tanh` | 3 ulp | in [-1, 1] |
 //! | `erf` | 2 ulp | in [-1, 1] |
 //! | `sin`, `cos` | 2 ulp | of all arguments; in [-1, 1] |
+//! | `atan` | 2 ulp | keeps the sign of a zero |
 //!
 //! The tests hold these errors against the functions of the platform, at random arguments and special ones.
 //!
@@ -18,9 +19,11 @@
 //! Range reduction of Cody and Waite (1980), and the series of the exponential; the logarithm is that of
 //! fdlibm (Sun Microsystems, 1993), by `s = f / (2 + f)`.
 
+mod arc;
 mod erf;
 pub(crate) mod trig;
 
+pub use self::arc::atan;
 pub use self::erf::erf;
 pub use self::trig::{cos, sin};
 
@@ -411,6 +414,9 @@ mod tests {
         check(erf, libm::erf, 2, between(-6.1, 6.1));
         check(erf, libm::erf, 2, between(0.8, 1.3));
         check(erf, libm::erf, 2, of_all_sizes());
+        check(atan, libm::atan, 2, between(-3.0, 3.0));
+        check(atan, libm::atan, 2, of_all_sizes());
+        check(atan, libm::atan, 2, of_all_sizes().map(|it| -it));
         for (of, expected) in
             [(sin as fn(&mut Lane, u64) -> u64, libm::sin as fn(f64) -> f64), (cos, libm::cos)]
         {

@@ -46,6 +46,76 @@ pub fn cos_of(x: Tensor<f32, N>) -> Tensor<f32, N> {
 }
 
 #[autotune(dims(N = 65536))]
+pub fn tan_of(x: Tensor<f32, N>) -> Tensor<f32, N> {
+    compute(|i| tan(x[[i]]))
+}
+
+#[autotune(dims(N = 65536))]
+pub fn asin_of(x: Tensor<f32, N>) -> Tensor<f32, N> {
+    compute(|i| asin(x[[i]]))
+}
+
+#[autotune(dims(N = 65536))]
+pub fn acos_of(x: Tensor<f32, N>) -> Tensor<f32, N> {
+    compute(|i| acos(x[[i]]))
+}
+
+#[autotune(dims(N = 65536))]
+pub fn atan_of(x: Tensor<f32, N>) -> Tensor<f32, N> {
+    compute(|i| atan(x[[i]]))
+}
+
+#[autotune(dims(N = 65536))]
+pub fn sinh_of(x: Tensor<f32, N>) -> Tensor<f32, N> {
+    compute(|i| sinh(x[[i]]))
+}
+
+#[autotune(dims(N = 65536))]
+pub fn cosh_of(x: Tensor<f32, N>) -> Tensor<f32, N> {
+    compute(|i| cosh(x[[i]]))
+}
+
+#[autotune(dims(N = 65536))]
+pub fn asinh_of(x: Tensor<f32, N>) -> Tensor<f32, N> {
+    compute(|i| asinh(x[[i]]))
+}
+
+#[autotune(dims(N = 65536))]
+pub fn acosh_of(x: Tensor<f32, N>) -> Tensor<f32, N> {
+    compute(|i| acosh(x[[i]]))
+}
+
+#[autotune(dims(N = 65536))]
+pub fn atanh_of(x: Tensor<f32, N>) -> Tensor<f32, N> {
+    compute(|i| atanh(x[[i]]))
+}
+
+#[autotune(dims(N = 65536))]
+pub fn log10_of(x: Tensor<f32, N>) -> Tensor<f32, N> {
+    compute(|i| log10(x[[i]]))
+}
+
+#[autotune(dims(N = 65536))]
+pub fn cbrt_of(x: Tensor<f32, N>) -> Tensor<f32, N> {
+    compute(|i| cbrt(x[[i]]))
+}
+
+#[autotune(dims(N = 65536))]
+pub fn trunc_of(x: Tensor<f32, N>) -> Tensor<f32, N> {
+    compute(|i| trunc(x[[i]]))
+}
+
+#[autotune(dims(N = 65536))]
+pub fn fract_of(x: Tensor<f32, N>) -> Tensor<f32, N> {
+    compute(|i| fract(x[[i]]))
+}
+
+#[autotune(dims(N = 65536))]
+pub fn signum_of(x: Tensor<f32, N>) -> Tensor<f32, N> {
+    compute(|i| signum(x[[i]]))
+}
+
+#[autotune(dims(N = 65536))]
 pub fn exp2_of(x: Tensor<f32, N>) -> Tensor<f32, N> {
     compute(|i| exp2(x[[i]]))
 }

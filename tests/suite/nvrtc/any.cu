@@ -13,7 +13,7 @@ using namespace tvmtune;
     b[threadIdx.x] = tvmtune::f(b[threadIdx.x]);                       \
   }
 UNARY(sqrt) UNARY(rsqrt) UNARY(exp) UNARY(ln) UNARY(tanh) UNARY(erf) UNARY(sin) UNARY(cos)
-UNARY(exp2) UNARY(log2) UNARY(exp_m1) UNARY(ln_1p)
+UNARY(exp2) UNARY(log2) UNARY(exp_m1) UNARY(ln_1p) UNARY(atan)
 UNARY(floor) UNARY(ceil) UNARY(round) UNARY(abs)
 
 #define BINARY(f)                                                      \

@@ -52,6 +52,8 @@ functions! {
     sin(x) = tvmtune_math::scalar::fused::sin, tvmtune_math::scalar::sin;
     /// The cosine; NaN of infinities.
     cos(x) = tvmtune_math::scalar::fused::cos, tvmtune_math::scalar::cos;
+    /// The arc tangent.
+    atan(x) = tvmtune_math::scalar::fused::atan, tvmtune_math::scalar::atan;
     /// `x^y`, with the signs and infinities of C.
     pow(x, y) = tvmtune_math::scalar::fused::pow, tvmtune_math::scalar::pow;
 }

@@ -153,7 +153,8 @@ fn unary(op: UnaryOp, a: &Text, dtype: DType) -> Text {
         | UnaryOp::Tanh
         | UnaryOp::Erf
         | UnaryOp::Sin
-        | UnaryOp::Cos => of_runtime(&function(op)),
+        | UnaryOp::Cos
+        | UnaryOp::Atan => of_runtime(&function(op)),
     }
 }
 

@@ -14,6 +14,9 @@ use tvmtune_ir::poly::{Interval, Poly, VarId, gcd};
 /// Statements beyond which a schedule is refused.
 const MAX_STATEMENTS: usize = 30_000;
 
+/// Multiples of a divisor that are added to a dividend which may be negative, at most; chosen by judgement.
+const MAX_LIFTED: i64 = 8;
+
 /// The value of a variable of the nest.
 #[derive(Clone, Debug)]
 pub(super) enum Binding {
@@ -322,10 +325,16 @@ impl<'t> Lowering<'t> {
         }
         let by = b.as_dims().ok_or(Unsupported::Index)?;
         let Some(divisor) = by.as_constant() else {
-            if range.lo < 0 || a.coefficient(LANE).is_some() {
+            // Divisions of vector code are unsigned.
+            let (below, least) = (range.lo.min(0).saturating_neg(), self.interval(&b).lo.max(1));
+            let lifted = below.saturating_add(least - 1) / least;
+            if lifted > MAX_LIFTED || a.coefficient(LANE).is_some() {
                 return Err(Unsupported::Index);
             }
-            return Ok(self.quotient(op, a, &by));
+            a.add_dims(by.clone() * lifted);
+            let mut result = self.quotient(op, a, &by);
+            result.constant -= if op == DivOp::Div { lifted } else { 0 };
+            return Ok(result);
         };
         let fine = a.take(LANE);
         let grain = a.terms.iter().fold(divisor, |grain, (_, it)| gcd(grain, it.divisor()));

@@ -16,7 +16,7 @@ use super::{LaneStride, ScalarBits, Unsupported, VectorBinary, VectorCompare, Ve
 use tvmtune_ir::dag::bounds::bits_of_both;
 use tvmtune_ir::dag::{BinaryOp, CompareOp, DType, UnaryOp, integer_range};
 use tvmtune_ir::poly::Interval;
-use tvmtune_math::{elementary, exponential, trig};
+use tvmtune_math::{arc, elementary, exponential, trig};
 
 impl Lowering<'_> {
     /// Lowers an expression to its value in each lane.
@@ -164,6 +164,7 @@ impl Lowering<'_> {
             UnaryOp::Erf => elementary::erf(graph, a),
             UnaryOp::Sin => trig::sin(graph, a),
             UnaryOp::Cos => trig::cos(graph, a),
+            UnaryOp::Atan => arc::atan(graph, a),
         })
     }
 

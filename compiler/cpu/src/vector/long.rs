@@ -60,6 +60,7 @@ impl Lowering<'_> {
             UnaryOp::Erf => double::erf(graph, a),
             UnaryOp::Sin => double::sin(graph, a),
             UnaryOp::Cos => double::cos(graph, a),
+            UnaryOp::Atan => double::atan(graph, a),
             UnaryOp::Tanh => double::tanh(graph, a),
             _ => return Err(Unsupported::Function(op, dtype)),
         })

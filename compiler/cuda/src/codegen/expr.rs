@@ -186,6 +186,7 @@ fn unary(op: UnaryOp, a: &Text, dtype: DType) -> Text {
         | UnaryOp::Erf
         | UnaryOp::Sin
         | UnaryOp::Cos
+        | UnaryOp::Atan
         | UnaryOp::Floor
         | UnaryOp::Ceil
         | UnaryOp::Round

@@ -166,7 +166,8 @@ pub fn work(expr: &Expr) -> u64 {
             | UnaryOp::Tanh
             | UnaryOp::Erf
             | UnaryOp::Sin
-            | UnaryOp::Cos => 20,
+            | UnaryOp::Cos
+            | UnaryOp::Atan => 20,
             UnaryOp::Tf32 => 4,
             UnaryOp::Neg
             | UnaryOp::Not

@@ -80,6 +80,8 @@ pub enum UnaryOp {
     Sin,
     /// Cosine.
     Cos,
+    /// Arc tangent.
+    Atan,
     /// Largest integral value not above.
     Floor,
     /// Smallest integral value not below.

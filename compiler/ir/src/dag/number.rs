@@ -59,6 +59,7 @@ pub fn float_unary(op: UnaryOp, x: f64, dtype: DType) -> f64 {
         UnaryOp::Erf => libm::erf(x),
         UnaryOp::Sin => libm::sin(x),
         UnaryOp::Cos => libm::cos(x),
+        UnaryOp::Atan => libm::atan(x),
         UnaryOp::Floor => x.floor(),
         UnaryOp::Ceil => x.ceil(),
         UnaryOp::Round => x.round_ties_even(),

@@ -8,6 +8,7 @@ use super::activations::{constant, expand_float};
 use super::elaborate::{Binding, Elaborator};
 use super::errors::{Location, axis_names, count};
 use super::hints::{no_function, no_function_at};
+use super::library;
 use super::reduce;
 use super::signature::ident;
 use super::value::{Kind, Value, unify};
@@ -43,8 +44,8 @@ pub(super) enum Function {
     Difference,
 }
 
-/// Every function, with its number of arguments.
-const FUNCTIONS: [(&str, usize, Function); 38] = [
+/// Every function with a meaning of its own, with its number of arguments; [`library`] has the others.
+const FUNCTIONS: [(&str, usize, Function); 39] = [
     ("exp", 1, Function::Unary(UnaryOp::Exp)),
     ("ln", 1, Function::Unary(UnaryOp::Ln)),
     ("exp2", 1, Function::Unary(UnaryOp::Exp2)),
@@ -57,6 +58,7 @@ const FUNCTIONS: [(&str, usize, Function); 38] = [
     ("erf", 1, Function::Unary(UnaryOp::Erf)),
     ("sin", 1, Function::Unary(UnaryOp::Sin)),
     ("cos", 1, Function::Unary(UnaryOp::Cos)),
+    ("atan", 1, Function::Unary(UnaryOp::Atan)),
     ("abs", 1, Function::Abs),
     ("floor", 1, Function::Unary(UnaryOp::Floor)),
     ("ceil", 1, Function::Unary(UnaryOp::Ceil)),
@@ -89,7 +91,7 @@ const FUNCTIONS: [(&str, usize, Function); 38] = [
 const MAX_POWER: i64 = 64;
 
 pub(super) fn names() -> impl Iterator<Item = &'static str> {
-    FUNCTIONS.iter().map(|(name, ..)| *name)
+    FUNCTIONS.iter().map(|(name, ..)| *name).chain(library::names())
 }
 
 /// Returns whether the language has a function or a reduction of that name.
@@ -203,6 +205,9 @@ impl Elaborator {
         location: Location,
     ) -> Option<Value> {
         let name = ident.to_string();
+        if let Some(value) = self.library_function(&name, &args, location) {
+            return value;
+        }
         let Some((_, arity, function)) = FUNCTIONS.iter().find(|(it, ..)| *it == name) else {
             let mut all: Vec<&str> = reduce::NAMES.into_iter().chain(names()).collect();
             all.sort_unstable();
@@ -287,7 +292,7 @@ impl Elaborator {
     }
 
     /// Checks the argument of a function of floats.
-    fn float(&mut self, x: &Value, name: &str) -> Option<(Expr, DType)> {
+    pub(super) fn float(&mut self, x: &Value, name: &str) -> Option<(Expr, DType)> {
         match x.default_type() {
             it if it.is_float() => x.widened(&mut self.errors),
             _ => {

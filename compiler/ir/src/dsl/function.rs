@@ -25,8 +25,19 @@ pub(super) struct Function {
     closure: ExprClosure,
     /// The names in scope where it is bound: it sees no later ones.
     n_visible: usize,
-    /// The path of a function of the crate, whose text is not in the program's.
-    of_crate: Option<String>,
+    /// The path of a function of the crate, or the name of one of the library: its text is not in the program's.
+    path_outside: Option<String>,
+}
+
+impl Function {
+    /// Makes a function that sees no names but those of the language.
+    pub(super) fn of_library(name: &str, closure: ExprClosure) -> Self {
+        Self { closure, n_visible: 0, path_outside: Some(name.to_owned()) }
+    }
+
+    pub(super) fn arity(&self) -> usize {
+        self.closure.inputs.len()
+    }
 }
 
 /// The calls that are being elaborated.
@@ -47,7 +58,7 @@ impl Elaborator {
         let function = Function {
             closure: closure.clone(),
             n_visible: self.scope.len(),
-            of_crate: inline::path_of(&closure.attrs),
+            path_outside: inline::path_of(&closure.attrs),
         };
         self.bind(name, Binding::Function(Rc::new(function)));
     }
@@ -75,16 +86,26 @@ impl Elaborator {
             })
             .collect();
         let args: Vec<Value> = args.into_iter().collect::<Option<_>>()?;
+        self.call_with(function, args, location)
+    }
+
+    /// Elaborates a call with values, as many as there are parameters.
+    pub(super) fn call_with(
+        &mut self,
+        function: &Rc<Function>,
+        args: Vec<Value>,
+        location: Location,
+    ) -> Option<Value> {
         let mark = self.errors.mark();
         let hidden = self.scope.split_off(function.n_visible);
         self.calls.n_open += 1;
-        let value = self.function_body(closure, args);
+        let value = self.function_body(&function.closure, args);
         self.calls.n_open -= 1;
         self.scope.truncate(function.n_visible);
         self.scope.extend(hidden);
         if self.errors.mark() > mark {
             self.forget_function(function);
-            if let Some(path) = &function.of_crate {
+            if let Some(path) = &function.path_outside {
                 self.errors.move_to(mark, location, path);
             }
         }

@@ -8,7 +8,7 @@ use crate::dag::DType;
 use crate::similar;
 
 /// Functions that other languages have, and how to write them.
-const FUNCTIONS: [(&str, &str); 20] = [
+const FUNCTIONS: [(&str, &str); 22] = [
     (
         "softmax",
         "tensors of their own: the `max`, `exp` of the difference, its `sum`, the quotient",
@@ -17,17 +17,22 @@ const FUNCTIONS: [(&str, &str); 20] = [
     ("matmul", "`sum(0..K, |k| a[[i, k]] * b[[k, j]])`"),
     ("dot", "`sum(0..K, |k| a[[k]] * b[[k]])`"),
     ("log", "`ln(x)`"),
-    ("log10", "`ln(x) / 10.0_f32.ln()`"),
     ("log1p", "`ln_1p(x)`"),
     ("expm1", "`exp_m1(x)`"),
-    ("tan", "`sin(x) / cos(x)`"),
     ("square", "`x * x`"),
+    (
+        "sign",
+        "`signum(x)`, or `if x > 0.0 { 1.0 } else if x < 0.0 { -1.0 } else { 0.0 }`, which is 0 of 0",
+    ),
+    ("frac", "`fract(x)`"),
+    ("fmod", "`x % y`"),
+    ("arctan", "`atan(x)`"),
+    ("arcsin", "`asin(x)`"),
+    ("arccos", "`acos(x)`"),
     ("neg", "`-x`"),
     ("relu6", "`clamp(x, 0.0, 6.0)`"),
     ("elu", "`if x > 0.0 { x } else { exp_m1(x) }`"),
     ("swish", "`silu(x)`"),
-    ("trunc", "`if x < 0.0 { ceil(x) } else { floor(x) }`"),
-    ("signum", "`if x < 0.0 { -1.0 } else { 1.0 }`"),
     ("where", "`if c { a } else { b }`"),
     ("select", "`if c { a } else { b }`"),
     ("fold", "a reduction: `sum`, `prod`, `min`, `max`, `any` or `all`"),

@@ -35,6 +35,7 @@ mod in_place;
 mod index;
 mod infer;
 mod inline;
+mod library;
 mod instances;
 mod knobs;
 mod lower_end;

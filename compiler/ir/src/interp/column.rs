@@ -121,6 +121,7 @@ impl Column {
             UnaryOp::Erf => scalar::erf,
             UnaryOp::Sin => scalar::sin,
             UnaryOp::Cos => scalar::cos,
+            UnaryOp::Atan => scalar::atan,
             _ => return self.unary(op, DType::F32),
         };
         let Column::Float(mut values) = self else { unreachable!("{op:?} of what is no float") };

@@ -9,7 +9,8 @@
 use super::{Guard, Nest, Stmt};
 use tvmtune_ir::dag::chosen::{Chosen, chosen};
 use tvmtune_ir::dag::{Expr, Numerics};
-use tvmtune_ir::poly::{Atom, VarId};
+use tvmtune_ir::dag::limits::MAX_INDEX;
+use tvmtune_ir::poly::{Atom, Facts, Poly, VarId};
 
 /// The iteration of a loop that counts.
 #[derive(Clone, Debug)]
@@ -30,9 +31,11 @@ impl ChosenIteration {
         let dtype = nest.buffer(*tensor).dtype;
         let identity = Expr::Const(reducer.identity(dtype), dtype);
         let is_inside = |var: &VarId| only.loops.contains(var);
+        let (masks, value) = masks(value, &identity, &|it| is_inside(it), &nest.facts());
         let chosen = chosen(value, &identity, var, &|it| is_inside(&it), nest)?;
+        let all = only.guards.into_iter().chain(&masks);
         let (within, guards): (Vec<&Guard>, Vec<&Guard>) =
-            only.guards.iter().partition(|it| variables(it).iter().any(is_inside));
+            all.partition(|it| variables(it).iter().any(is_inside));
         // Guards inside the loop are tested after the integer was read.
         let is_guarded = |it: &&Guard| variables(it).iter().any(|it| chosen.data.mentions(*it));
         if within.iter().any(is_guarded) || chosen.data.reads(*tensor) {
@@ -45,6 +48,33 @@ impl ChosenIteration {
         let body = with_value(body, &term, &guards);
         Some(Self { chosen, guards, body })
     }
+}
+
+/// Returns the conditions of indices of loops outside of a term which leave it out, and the term without them.
+fn masks<'e>(
+    mut term: &'e Expr,
+    identity: &Expr,
+    is_inside: &dyn Fn(&VarId) -> bool,
+    facts: &Facts,
+) -> (Vec<Guard>, &'e Expr) {
+    let mut found = Vec::new();
+    // Variables of loops are never negative, wherever these are.
+    let is_natural = |guard: &Guard| {
+        let mut facts = facts.clone();
+        let vars = variables(guard).into_iter();
+        vars.for_each(|it| facts.bound_var(it, Poly::constant(MAX_INDEX)));
+        guard.value.is_nonnegative(&facts)
+    };
+    while let Expr::Select { condition, then, otherwise } = term
+        && **otherwise == *identity
+        && let Some(guards) = Guard::all_of(condition)
+        && guards.iter().all(is_natural)
+        && !guards.iter().any(|it| variables(it).iter().any(is_inside))
+    {
+        found.extend(guards);
+        term = then;
+    }
+    (found, term)
 }
 
 fn variables(guard: &Guard) -> Vec<VarId> {

@@ -1,8 +1,9 @@
 //! Scatters: reductions of which data choose the elements that a term is added to, as the sums of segments.
 
 use super::Builder;
+use tvmtune_ir::dag::bounds::PathFacts;
 use tvmtune_ir::dag::chosen::{Chosen, chosen_axes};
-use tvmtune_ir::dag::{Subscript, integer_range};
+use tvmtune_ir::dag::{BinaryOp, Expr, integer_range};
 use tvmtune_ir::poly::VarId;
 use tvmtune_ir::size::Size;
 use tvmtune_ir::target::Target;
@@ -36,7 +37,7 @@ impl Scatter {
         let extents = b.extents(stage);
         let found: Vec<(usize, Chosen)> = chosen_axes(compute, &b.schedule)
             .into_iter()
-            .filter(|(_, it)| is_read_anywhere(b, stage, it))
+            .filter(|(axis, it)| is_read_anywhere(b, stage, *axis, it))
             .collect();
         let is_chosen = |axis: usize| found.iter().any(|it| it.0 == axis);
         let is_independent = |(axis, chosen): &(usize, Chosen)| {
@@ -94,21 +95,44 @@ impl Scatter {
     }
 }
 
-/// Returns whether the data can be read unconditionally: no other condition guards the read, or each index of the
-/// read is an axis as long as the dimension.
-fn is_read_anywhere(b: &Builder, stage: StageId, chosen: &Chosen) -> bool {
-    let axes = &b.compute(stage).axes;
+/// Returns whether the data can be read before an element is chosen: no other condition guards the read, or those
+/// that are the same for all elements keep it in bounds, as the end of the terms of a thread does.
+fn is_read_anywhere(b: &Builder, stage: StageId, axis: usize, chosen: &Chosen) -> bool {
+    if chosen.is_certain {
+        return true;
+    }
+    let compute = b.compute(stage);
+    let mut known = PathFacts::new(compute.facts(&b.schedule.dag.facts()));
+    assume_guards(&mut known, &compute.body, VarId(axis as u32));
     let mut is_inside = true;
     chosen.data.for_each_read(&mut |tensor, index| {
         let shape = &b.schedule.tensor(tensor).tensor.shape;
-        is_inside &= index.iter().zip(shape).all(|(it, extent)| match it {
-            Subscript::Affine(it) => {
-                it.as_var().is_some_and(|it| axes[it.0 as usize].extent == *extent)
-            }
-            Subscript::Value(_) => false,
+        is_inside &= index.iter().zip(shape).all(|(it, extent)| {
+            known.is_above(it, &b.schedule) && known.is_below(it, extent, &b.schedule)
         });
     });
-    chosen.is_certain || is_inside
+    is_inside
+}
+
+/// Assumes the conditions of indices under which a term is more than the identity, up to those of data.
+fn assume_guards(known: &mut PathFacts, term: &Expr, element: VarId) {
+    let Expr::Select { condition, then, .. } = term else { return };
+    let guard = |it: &Expr| {
+        let (mut reads, mut of_element) = (false, false);
+        it.walk(&mut |it| reads |= matches!(it, Expr::Read { .. }));
+        it.for_each_poly(&mut |it| of_element |= it.mentions(element));
+        (!reads, !reads && !of_element)
+    };
+    match (&**condition, guard(condition)) {
+        (_, (true, is_outside)) => {
+            if is_outside {
+                known.assume(condition, true);
+            }
+            assume_guards(known, then, element);
+        }
+        (Expr::Binary(BinaryOp::And, first, _), _) if guard(first).1 => known.assume(first, true),
+        _ => {}
+    }
 }
 
 impl Builder {

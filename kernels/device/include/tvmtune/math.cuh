@@ -25,6 +25,7 @@ TVMTUNE_FLOAT_FN(tanh, ::tanhf, ::tanh)
 TVMTUNE_FLOAT_FN(erf, ::erff, ::erf)
 TVMTUNE_FLOAT_FN(sin, ::sinf, ::sin)
 TVMTUNE_FLOAT_FN(cos, ::cosf, ::cos)
+TVMTUNE_FLOAT_FN(atan, ::atanf, ::atan)
 TVMTUNE_FLOAT_FN(floor, ::floorf, ::floor)
 TVMTUNE_FLOAT_FN(ceil, ::ceilf, ::ceil)
 TVMTUNE_FLOAT_FN(round, ::rintf, ::rint)  // ties to even

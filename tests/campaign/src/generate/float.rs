@@ -29,10 +29,32 @@ const SMOOTH: &[&str] = &[
     "hardswish",
     "hardsigmoid",
     "leaky_relu",
+    "atan",
+    "tan",
+    "asin",
+    "acos",
+    "sinh",
+    "cosh",
+    "asinh",
+    "acosh",
+    "atanh",
+    "log10",
+    "cbrt",
 ];
 
 /// Functions of one argument that are exact.
-const EXACT: &[&str] = &["abs", "relu", "floor", "ceil", "round", "round_ties_even", "tf32"];
+const EXACT: &[&str] = &[
+    "abs",
+    "relu",
+    "floor",
+    "ceil",
+    "round",
+    "round_ties_even",
+    "tf32",
+    "trunc",
+    "fract",
+    "signum",
+];
 
 impl Writer<'_> {
     /// An expression of type `f32` or `f64`.
@@ -167,9 +189,15 @@ impl Writer<'_> {
         let argument = match (self.flavor, name) {
             (Flavor::Smooth, "exp" | "exp2" | "exp_m1") => format!("({a}).min(3.0)"),
             (Flavor::Smooth, "sin" | "cos") => format!("({a}).clamp(-20.0, 20.0)"),
-            (Flavor::Smooth, "sqrt" | "rsqrt" | "ln" | "log2" | "ln_1p" | "recip") => {
-                format!("({a}).abs() + 0.25")
+            (Flavor::Smooth, "sinh" | "cosh") => format!("({a}).clamp(-3.0, 3.0)"),
+            (Flavor::Smooth, "tan" | "asin" | "acos" | "atanh") => {
+                format!("({a}).clamp(-0.9, 0.9)")
             }
+            (Flavor::Smooth, "acosh") => format!("({a}).abs() + 1.25"),
+            (
+                Flavor::Smooth,
+                "sqrt" | "rsqrt" | "ln" | "log2" | "log10" | "ln_1p" | "recip" | "cbrt",
+            ) => format!("({a}).abs() + 0.25"),
             _ => a,
         };
         let slope = if name == "leaky_relu" { "0.25" } else { "" };

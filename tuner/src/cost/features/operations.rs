@@ -82,7 +82,8 @@ fn unary(op: UnaryOp) -> Kind {
         | UnaryOp::Tanh
         | UnaryOp::Erf
         | UnaryOp::Sin
-        | UnaryOp::Cos => Kind::Function,
+        | UnaryOp::Cos
+        | UnaryOp::Atan => Kind::Function,
     }
 }
 

@@ -136,6 +136,7 @@ fn unary(op: UnaryOp, dtype: DType) -> Ops {
         UnaryOp::Tanh => function(dtype, 18.0, 2.0),
         UnaryOp::Erf => function(dtype, 20.0, 1.0),
         UnaryOp::Sin | UnaryOp::Cos => function(dtype, 24.0, 0.0),
+        UnaryOp::Atan => function(dtype, 22.0, 1.0),
     }
 }
 

@@ -84,3 +84,27 @@ fn numbers_beyond_a_lane_are_not_compared_in_it() {
     let refused = lower(&nest::lower(&schedule), Isa::Avx2).err();
     assert_eq!(refused, Some(Unsupported::Range));
 }
+
+/// Rows that wrap around a dimension known at launch: the dividend may be negative.
+#[test]
+fn rows_wrap_around_an_extent_known_at_launch() {
+    for (row, from) in [("(i + M - 1) % M", -1_i64), ("(i + 2 * M - 5) % M", -5), ("(i + 2) % M", 2)] {
+        let dag = program(&format!(
+            "#[autotune(dims(M = 3..=9, N = 16))]
+             fn f(x: Tensor<f32, M, N>) -> Tensor<f32, M, N> {{ compute(|i, j| x[[{row}, j]]) }}"
+        ));
+        let mut schedule = Schedule::new(&dag);
+        schedule.annotate(StageId(0), A[1], LoopKind::Vectorized).unwrap();
+        for isa in [Isa::Avx2, Isa::Avx512] {
+            let kernel = kernel(&schedule, isa);
+            for m in [3, 4, 5, 9] {
+                let x = Array::from_fn(DType::F32, &[m, 16], |n| Number::Float(n as f64));
+                let want = interp::run(&dag, &[m as i64], &[x.clone()], &[]);
+                let got = crate::interp::run(&kernel, &[m as i64], &[x], &[], &want).unwrap();
+                assert_eq!(got, want, "{row} of {m} on {isa:?}");
+                let first = from.rem_euclid(m as i64) * 16;
+                assert_eq!(got[0].get(0), Number::Float(first as f64));
+            }
+        }
+    }
+}

@@ -362,6 +362,7 @@ impl Operation {
             U::Erf,
             U::Sin,
             U::Cos,
+            U::Atan,
             U::Floor,
             U::Ceil,
             U::Round,

@@ -8,6 +8,7 @@ mod in_place;
 mod index_choices;
 mod instances;
 mod language;
+mod library;
 mod lower_ends;
 mod reductions;
 mod scan;

@@ -61,6 +61,7 @@ fn is_expensive(op: UnaryOp) -> bool {
             | UnaryOp::Erf
             | UnaryOp::Sin
             | UnaryOp::Cos
+            | UnaryOp::Atan
     )
 }
 

@@ -53,24 +53,21 @@ fn split_among_threads(b: &mut Builder, root: StageId) -> Result<Option<StageId>
         scatter.deciding.iter().copied().filter(|it| *it >= n_spatial).collect();
     let longest = reduced.iter().copied().max_by_key(|it| extents[*it]);
     let is_along_last = scatter.others.iter().any(|it| it + 1 == n_spatial);
-    let Some(longest) = longest.filter(|it| extents[*it].is_multiple_of(threads)) else {
-        return Ok(None);
-    };
+    let Some(longest) = longest else { return Ok(None) };
     // Parts of the terms are sums of their own.
     let is_fixed = b.schedule.stage(root).reduction != ReductionOrder::Any;
     if threads == 1
         || is_fixed
-        || reduced.len() < scatter.deciding.len()
+        || scatter.deciding.iter().any(|it| *it < n_spatial && extents[*it] > 1)
         || is_along_last
         || product(&extents, reduced.iter().copied()) < product(&extents, 0..n_spatial)
     {
         return Ok(None);
     }
     let name = b.stage_name(root).to_owned();
-    let divides = |it: &&u64| extents[longest].is_multiple_of(**it);
-    let options: Vec<u64> =
-        [threads, 2 * threads].iter().filter(divides).map(|it| extents[longest] / it).collect();
-    let best = extents[longest] / threads;
+    let part_of = |n: u64| extents[longest].div_ceil(n);
+    let options = [part_of(threads), part_of(2 * threads)];
+    let best = options[0];
     let terms = b.decide(format!("{name} terms"), DecisionKind::Outer, &options, best);
     let parts = b.split(root, AxisId(longest as u32), &[Factor::Open(terms)])?;
     let part = b.apply(|it| it.rfactor(root, parts[0]))?;

@@ -61,8 +61,6 @@ fn few_elements_are_vectors() {
     assert_eq!(names(&segments("E = 600, S = 40, D = 8")), ["out: scatter"]);
     assert_eq!(names(&histograms("E = 600, M = 4, S = 16"))[0], "out: tile s");
     assert_eq!(names(&histograms("E = 600, M = 4, S = 256")), ["out: scatter"]);
-    // Each thread counts some of the terms.
-    assert_eq!(names(&histograms("E = 60000, M = 1, S = 256")), ["out: scatter"]);
 }
 
 /// Programs, extents, and the parameters that choose.
@@ -91,6 +89,8 @@ fn programs() -> Vec<(Dag, Vec<i64>, &'static [&'static str])> {
         // Few terms, and so many that each thread adds up some of them.
         all.push((program("E = 10, S = 90", of_terms, body), vec![], ids));
         all.push((program("E = 4400, S = 70", of_terms, body), vec![], ids));
+        all.push((program("E = 4399, S = 70", of_terms, body), vec![], ids));
+        all.push((program("E = 1..=4400, S = 70", of_terms, body), vec![3001], ids));
     }
     let pairs = "ids: Tensor<i64, E>, to: Tensor<i64, E>) -> Tensor<i32, S, T>";
     let body = "compute(|a, b| sum(0..E, |e| if ids[[e]] == a as i64 && to[[e]] == b as i64 { 1 } else { 0 }))";
@@ -138,6 +138,21 @@ fn every_point_of_a_scatter_computes_the_program() {
         }
     }
     assert!(n_chosen > 100, "{n_chosen} points");
+}
+
+#[test]
+fn each_thread_counts_some_of_the_terms_however_many_there_are() {
+    let target = CpuTarget { threads: 2, ..CpuTarget::generic(Isa::Avx2) };
+    for n in ["60000", "59999", "1..=60000"] {
+        for m in ["M = 1, S = 256", "M = 1, S = 700"] {
+            let dag = histograms(&format!("E = {n}, {m}"));
+            let schedule = default::schedule(&dag, &target.into());
+            let text = nest::lower_for_lanes(&schedule).to_string();
+            let code = vector::lower(&nest::lower_for_lanes(&schedule), Isa::Avx2).unwrap();
+            let is_in_parts = text.contains("parallel e_0 in 0..2") || text.contains("30000");
+            assert!(is_in_parts && code.to_string().contains("choose v"), "{n}, {m}: {text}\n{code}");
+        }
+    }
 }
 
 #[test]
