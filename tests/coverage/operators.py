@@ -4,6 +4,8 @@ What several of them need to know of their parameters beside the shape is in KIN
 `ids` below a number of rows, which a dimension gives.
 """
 
+import math
+
 import torch
 import torch.nn.functional as F
 
@@ -48,6 +50,18 @@ def grouped(x, w):
     n, g, c, h, v = x.shape
     y = F.conv2d(x.reshape(n, g * c, h, v), w.reshape(-1, c, 3, 3), padding=1, groups=g)
     return y.reshape(n, g, -1, h, v)
+
+
+def merged_heads(qkv, heads):
+    q, k, v = qkv.reshape(qkv.shape[0], 3, heads, -1).permute(1, 2, 0, 3)
+    o = F.scaled_dot_product_attention(q[None], k[None], v[None], scale=0.125)[0]
+    return o.transpose(0, 1).flatten(1)
+
+
+def haversine(a, b):
+    up, across = torch.sin((a - 0.8) / 2), torch.sin((b - 0.1) / 2)
+    near = up * up + math.cos(0.8) * torch.cos(a) * across * across
+    return 2 * torch.asin(torch.sqrt(near.clamp(max=1)))
 
 
 def triplet(a, p, n):
@@ -430,15 +444,19 @@ OPERATORS = {
     "take_along": lambda x, ids: x.gather(1, ids),
     "channel_shuffle": lambda x: F.channel_shuffle(x, 4),
     "relative_shift": relative_shift,
+    "polar": lambda x, y: (torch.hypot(x, y), torch.atan2(y, x)),
+    "haversine": haversine,
     # lookups
     "embedding": lambda ids, t: F.embedding(ids, t),
     "embedding_bag": lambda ids, t: F.embedding_bag(ids, t, mode="mean"),
+    "embedding_i8": lambda ids, t: t[ids].float(),
     "one_hot": lambda ids, v: F.one_hot(ids, v).float(),
     "pick_one": lambda x, ids: x.gather(1, ids[:, None])[:, 0],
     "gather_first": lambda ids, x: x[ids],
     # scatters
     "embedding_gradient": lambda ids, g, v: added((v, g.shape[1]), ids, g),
     "bincount": lambda x, b: torch.bincount(x, minlength=b),
+    "long_bincount": lambda x, b: torch.bincount(x, minlength=b),
     "histograms": histograms,
     "segment_mean": segment_mean,
     "messages": lambda x, start, to, w: F.relu(added(x.shape, to, w[:, None] * x[start])),
@@ -495,6 +513,7 @@ OPERATORS = {
         q, k, v, attn_mask=r[None], scale=0.125
     ),
     "linear_attention": linear_attention,
+    "merged_heads": merged_heads,
     # convolutions
     "stem": lambda x, w: F.conv2d(x[None], w, stride=2, padding=3)[0],
     "conv3x3": lambda x, w: F.conv2d(x, w, padding=1),
@@ -616,6 +635,8 @@ EXTENTS = {
     "one_hot": ["V"],
     "embedding_gradient": ["V"],
     "bincount": ["B"],
+    "long_bincount": ["B"],
+    "merged_heads": ["H"],
     "histograms": ["B"],
     "segment_mean": ["S"],
     "greatest_message": ["N"],
@@ -633,12 +654,14 @@ KINDS = {
     "prod_mid": {"x": "near_one"},
     "cross_entropy": {"y": "V"},
     "embedding": {"ids": "V"},
+    "embedding_i8": {"ids": "V"},
     "embedding_bag": {"ids": "V"},
     "one_hot": {"ids": "V"},
     "pick_one": {"ids": "V"},
     "gather_first": {"ids": "V"},
     "embedding_gradient": {"ids": "V"},
     "bincount": {"x": "B"},
+    "long_bincount": {"x": "B"},
     "histograms": {"x": "B"},
     "segment_mean": {"seg": "S"},
     "messages": {"from": "N", "to": "N"},

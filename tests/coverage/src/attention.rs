@@ -96,3 +96,15 @@ pub fn cross_attention(
     let n = compute(|h, i| sum(0..S, |j| e[[h, i, j]]));
     compute(|h, i, d| sum(0..S, |j| e[[h, i, j]] * v[[h, j, d]]) / n[[h, i]])
 }
+
+// The result has the channels of all heads, and so have queries, keys and values.
+#[autotune(dims(T = 192, H = 6, D = 64))]
+pub fn merged_heads(qkv: Tensor<f32, T, { H * D * 3 }>) -> Tensor<f32, T, { H * D }> {
+    let s: Tensor<f32, H, T, T> = compute(|h, i, j| {
+        sum(0..D, |d| qkv[[i, h * D + d]] * qkv[[j, (H + h) * D + d]]) * 0.125
+    });
+    let m = compute(|h, i| max(0..T, |j| s[[h, i, j]]));
+    let e = compute(|h, i, j| exp(s[[h, i, j]] - m[[h, i]]));
+    let n = compute(|h, i| sum(0..T, |j| e[[h, i, j]]));
+    compute(|i, c| sum(0..T, |j| e[[c / D, i, j]] * qkv[[j, 2 * H * D + c]]) / n[[c / D, i]])
+}

@@ -26,3 +26,8 @@ pub fn pick_one(x: Tensor<f32, M, V>, ids: Tensor<i64, M>) -> Tensor<f32, M> {
 pub fn gather_first(ids: Tensor<i64, M>, x: Tensor<f32, V, N>) -> Tensor<f32, M, N> {
     compute(|i, j| x.get([ids[[i]], j]).unwrap_or(0.0))
 }
+
+#[autotune(dims(B = 256, V = 2000, D = 512))]
+pub fn embedding_i8(ids: Tensor<i64, B>, t: Tensor<i8, V, D>) -> Tensor<f32, B, D> {
+    compute(|b, d| t.get([ids[[b]], d]).unwrap_or(0) as f32)
+}

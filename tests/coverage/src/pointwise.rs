@@ -219,3 +219,20 @@ pub fn quat_rotate(q: Tensor<f32, N, 4>, v: Tensor<f32, N, 3>) -> Tensor<f32, N,
             - q[[n, (c + 2) % 3 + 1]] * t[[n, (c + 1) % 3]]
     })
 }
+
+#[autotune(dims(N = 100000))]
+pub fn polar(x: Tensor<f32, N>, y: Tensor<f32, N>) -> (Tensor<f32, N>, Tensor<f32, N>) {
+    let size = compute(|i| x[[i]].hypot(y[[i]]));
+    let angle = compute(|i| y[[i]].atan2(x[[i]]));
+    (size, angle)
+}
+
+// Distances of points from one place, by latitudes and longitudes in radians.
+#[autotune(dims(N = 100000))]
+pub fn haversine(a: Tensor<f32, N>, b: Tensor<f32, N>) -> Tensor<f32, N> {
+    compute(|i| {
+        let up = sin((a[[i]] - 0.8) / 2.0);
+        let across = sin((b[[i]] - 0.1) / 2.0);
+        2.0 * asin(sqrt((up * up + cos(0.8) * cos(a[[i]]) * across * across).min(1.0)))
+    })
+}

@@ -5,13 +5,13 @@
 
 use std::collections::BTreeSet;
 
-use super::affine::{Affine, Coef, LANE};
+use super::affine::{Affine, Coef, LANE, poly_divisor};
 use super::context::{ElementRef, Lowering};
 use super::lower::make_serial;
 use super::numbering::{MaskRef, MemRef, Op, ValueId};
 use super::tree::{Access, LoopMode, Node, Term, Tree};
 use super::{LaneStride, Storage, Unsupported, VectorBinary, VectorCompare};
-use tvmtune_ir::poly::Poly;
+use tvmtune_ir::poly::{Poly, gcd};
 
 impl Lowering<'_> {
     /// Lowers a read with a data-dependent part.
@@ -33,15 +33,54 @@ impl Lowering<'_> {
         }
         let index = if is_load { self.graph().int(0) } else { self.lane_offsets(access, storage)? };
         let mut index = self.add_gathered(access, index)?;
+        let mask = self.mask(&|_, _| true)?;
+        let place = MemRef { address, storage, mask, epoch: self.epochs[tensor.0 as usize] };
         if is_load && !access.in_bounds {
+            if let Some(value) = self.in_all_lanes(access, (place, lanes), index)? {
+                return Ok(value);
+            }
             let size = buffer.size.clone();
             index = self.inside(index, size)?;
         }
-        let mask = self.mask(&|_, _| true)?;
-        let epoch = self.epochs[tensor.0 as usize];
-        let place = MemRef { address, storage, mask, epoch };
         let op = if is_load { Op::LoadAt(place, lanes, index) } else { Op::Gather(place, index) };
         Ok(self.graph().node(op))
+    }
+
+    /// Loads narrow elements where a condition holds that is the same in all lanes, with no mask, since few
+    /// instructions load those under one: where it does not hold, elements near the start of the buffer are
+    /// loaded, and left. Data choose rows, the lanes are inside of a row.
+    fn in_all_lanes(
+        &mut self,
+        access: &Access,
+        (place, lanes): (MemRef, LaneStride),
+        offset: ValueId,
+    ) -> Result<Option<ValueId>, Unsupported> {
+        let MaskRef::Where(condition) = place.mask else { return Ok(None) };
+        let size = self.tree.buffers[access.tensor.0 as usize].size.clone();
+        let strides = access.gather.iter().map(|(stride, _)| stride.as_constant().unwrap_or(1));
+        let row = strides.fold(poly_divisor(&size), gcd);
+        let mut form = self.eval(&access.offset)?;
+        form.take(LANE);
+        let range = self.interval(&form);
+        let last = match lanes {
+            LaneStride::Uniform => range.hi,
+            _ => range.hi.saturating_add(self.simd.lanes() - 1),
+        };
+        let is_in_row = range.lo >= 0 && last < row;
+        let is_narrow = place.storage.bytes() < Storage::of_lanes(self.simd.width).bytes();
+        if !is_in_row
+            || !is_narrow
+            || place.storage == Storage::Bool
+            || !self.graph().is_uniform(condition)
+        {
+            return Ok(None);
+        }
+        let offset = self.inside(offset, size - Poly::constant(row - 1))?;
+        let graph = self.graph();
+        let place = MemRef { mask: MaskRef::All, ..place };
+        let value = graph.node(Op::LoadAt(place, lanes, offset));
+        let zero = graph.splat(0);
+        Ok(Some(graph.select(condition, value, zero)))
     }
 
     /// Replaces an offset that data lead outside of a buffer by that of its first element. No lane reads

@@ -4,7 +4,7 @@
 //! carries the number of earlier writes to that register or buffer in the block, as memory SSA
 //! does, so that reads before and after a write are different nodes. [`super::cse`] turns the nodes of a block into statements.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
     Address, Count, EntryId, LaneStride, Linear, Reg, ScalarBits, Simd, Storage, VectorBinary,
@@ -163,6 +163,29 @@ impl ValueGraph {
             self.ops.push(op);
         }
         id
+    }
+
+    /// Returns whether a value is the same in all lanes, as far as is known in this block.
+    pub(super) fn is_uniform(&self, id: ValueId) -> bool {
+        let (mut open, mut seen) = (vec![id], BTreeSet::new());
+        while let Some(id) = open.pop() {
+            if !seen.insert(id) {
+                continue;
+            }
+            let op = self.op(id);
+            match op {
+                Op::Splat(_) | Op::Scalar(..) | Op::Reduce(..) => continue,
+                Op::Ramp { step: 0, .. } | Op::Index { step: 0, .. } => continue,
+                Op::Load(place, LaneStride::Uniform)
+                | Op::LoadAt(place, LaneStride::Uniform, _)
+                    if !matches!(place.mask, MaskRef::First(_)) => {}
+                Op::Unary(..) | Op::Binary(..) | Op::Fma(..) | Op::Compare(..) | Op::Select(..) => {
+                }
+                _ => return false,
+            }
+            open.extend(op.children());
+        }
+        true
     }
 
     /// Returns the bits of a constant that is the same in all lanes.
@@ -341,6 +364,10 @@ impl ValueGraph {
         then: ValueId,
         otherwise: ValueId,
     ) -> ValueId {
+        let then = match self.op(then) {
+            Op::Select(same, then, _) if same == condition => then,
+            _ => then,
+        };
         match self.known_truth(condition) {
             Some(false) => otherwise,
             Some(true) => then,

@@ -8,8 +8,8 @@
 
 use super::{Guard, Nest, Stmt};
 use tvmtune_ir::dag::chosen::{Chosen, chosen};
-use tvmtune_ir::dag::{Expr, Numerics};
 use tvmtune_ir::dag::limits::MAX_INDEX;
+use tvmtune_ir::dag::{Expr, Numerics};
 use tvmtune_ir::poly::{Atom, Facts, Poly, VarId};
 
 /// The iteration of a loop that counts.

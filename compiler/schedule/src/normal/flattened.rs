@@ -7,6 +7,9 @@ use super::{Edit, may_reorder, may_reshape, n_divisions, replace_subscripts};
 use tvmtune_ir::dag::{Compute, ComputeAxis, ComputeId, Dag, Expr, TensorId};
 use tvmtune_ir::poly::{Atom, Facts, Poly, VarId};
 
+/// Elements of the last axis of a result that is split, at least: those of a vector.
+const MIN_LAST: i64 = 16;
+
 /// Returns a program with the first flattened axis of its reductions as several; `None` if there is none.
 pub(super) fn without(dag: &Dag) -> Option<Dag> {
     let facts = dag.facts();
@@ -18,14 +21,20 @@ pub(super) fn without(dag: &Dag) -> Option<Dag> {
 }
 
 /// Returns the numbers by which an axis is divided, each a divisor of the next and the last of the extent;
-/// `None` if none. Where only quotients are taken of it, or only remainders, it is one axis, of which elements
-/// repeat.
+/// `None` if none. Where only remainders are taken of it, it is one axis, of which elements repeat; so it is where
+/// only quotients are, unless these are indices of their own and the axis itself is one, too, as channels of several
+/// heads are, and the digits are no fewer than a vector has elements if the axis is the last one.
 fn divisors(compute: &Compute, axis: usize, dims: &Facts) -> Option<Vec<i64>> {
     let (var, extent) = (VarId(axis as u32), &compute.axes[axis].extent);
     let (mut found, mut is_constant) = (BTreeSet::new(), true);
     let (mut has_quotients, mut has_remainders) = (false, false);
+    let (mut is_index, mut are_indices) = (false, true);
     compute.body.for_each_poly(&mut |poly| {
         let atoms = || poly.terms().flat_map(|(atoms, _)| atoms);
+        is_index |= atoms().any(|it| matches!(it, Atom::Var(it) if *it == var));
+        let mut is_divided = false;
+        poly.for_each_division(&mut |value, _| is_divided |= value.mentions(var));
+        are_indices &= !is_divided || matches!(poly.as_atom(), Some(Atom::Div(..)));
         has_quotients |= atoms().any(|it| matches!(it, Atom::Div(a, _) if a.mentions(var)));
         has_remainders |= atoms().any(|it| matches!(it, Atom::Mod(a, _) if a.mentions(var)));
         poly.for_each_division(&mut |value, by| {
@@ -40,7 +49,12 @@ fn divisors(compute: &Compute, axis: usize, dims: &Facts) -> Option<Vec<i64>> {
     let found: Vec<i64> = found.into_iter().collect();
     let are_nested = found.windows(2).all(|it| it[1] % it[0] == 0)
         && extent.modulo(&Poly::constant(*found.last()?), dims).is_zero();
-    (has_quotients && has_remainders && is_constant && are_nested).then_some(found)
+    let is_last = axis + 1 == compute.n_spatial;
+    let is_of_heads = is_index
+        && are_indices
+        && axis < compute.n_spatial
+        && (!is_last || found.first().is_some_and(|it| *it >= MIN_LAST));
+    (has_quotients && (has_remainders || is_of_heads) && is_constant && are_nested).then_some(found)
 }
 
 /// Returns how many iterations of an axis a step of a value takes: of `v`, `v % 9` and `v / 3`, 1, 1 and 3.

@@ -5,6 +5,7 @@
 //! ```text
 //! if k > i || k + 4 <= i { 0 } else { t }    =>   if k <= i && k + 4 > i { t } else { 0 }   choice
 //! sum(k < 9, x[i + k / 3, j + k % 3])        =>   sum((r, s) < (3, 3), x[i + r, j + s])     flattened
+//! y[i, c] = sum(j, e[c / 64, i, j] * v[j, c])  =>  y[i, h, d] = sum(j, e[h, i, j] * v[j, 64 * h + d])
 //! sum((l, m) < (4, 8), x[i, 8 * l + m])      =>   sum(k < 32, x[i, k])                      merged
 //! sum(k < 32, if k >= 8 { x[i, k] } else 0)  =>   sum(k < 24, x[i, k + 8])                  masked
 //! ```
@@ -306,6 +307,50 @@ mod tests {
         for other in ["w[[o, 2 * d + e, r, e]]", "w[[o, e, r, s]]", "w[[o, d + e, r, s]]"] {
             let apart = split.replace("w[[o, 2 * d + e, r, s]]", other);
             assert!(conv(&apart).starts_with("8 7 7 2 2 3 3 "), "{apart}: {}", conv(&apart));
+        }
+    }
+
+    /// Stages of attention whose heads are an axis, or a part of the channels.
+    fn attention(shape: &str, axes: &str, [h, c]: [&str; 2]) -> Vec<String> {
+        stages(&format!(
+            "#[autotune(dims(T = 1..=99))]
+             fn f(q: Tensor<f32, T, 192>) -> Tensor<f32, T, {shape}> {{
+                 let s: Tensor<f32, 3, T, T> = compute(|h, i, j| sum(0..32, |d| q[[i, 32 * h + d]] * q[[j, 96 + 32 * h + d]]));
+                 let o: Tensor<f32, T, {shape}> =
+                     compute(|i, {axes}| sum(0..T, |j| s[[{h}, i, j]] * q[[j, {c}]]));
+                 compute(|i, {axes}| o[[i, {axes}]] / 2.0)
+             }}"
+        ))
+    }
+
+    #[test]
+    fn channels_of_several_heads_are_axes_of_their_own() {
+        let own = attention("3, 32", "h, d", ["h", "96 + 32 * h + d"]);
+        assert_eq!(attention("96", "c", ["c / 32", "96 + c"]), own);
+        // The heads of a group share their keys.
+        let scores = |heads: &str, axes: &str, [h, g]: [&str; 2]| {
+            stages(&format!(
+                "#[autotune(dims(T = 1..=99))]
+                 fn f(q: Tensor<f32, 12, 16>, k: Tensor<f32, 3, T, 16>) -> Tensor<f32, {heads}, T> {{
+                     let s: Tensor<f32, {heads}, T> =
+                         compute(|{axes}, j| sum(0..16, |d| q[[{h}, d]] * k[[{g}, j, d]]));
+                     compute(|{axes}, j| s[[{axes}, j]] / 2.0)
+                 }}"
+            ))
+        };
+        assert_eq!(scores("12", "h", ["h", "h / 4"]), scores("3, 4", "g, r", ["4 * g + r", "g"]));
+    }
+
+    #[test]
+    fn elements_that_repeat_are_those_of_one_axis() {
+        for (last, is_split) in [("q / 2", false), ("q / 16 + 1", false), ("q / 16", true)] {
+            let text = stage(&format!(
+                "#[autotune]
+                 fn f(x: Tensor<f32, 4, 32>, w: Tensor<f32, 4, 64>) -> Tensor<f32, 64> {{
+                     compute(|q| sum(0..4, |c| x[[c, {last}]] * w[[c, q]]))
+                 }}"
+            ));
+            assert_eq!(text.starts_with("4 16 4 "), is_split, "{text}");
         }
     }
 

@@ -495,6 +495,12 @@ impl Builder {
         axes.iter().map(|it| self.max_extent(&it.extent)).collect()
     }
 
+    /// Returns the least extent that a launch may give an axis of a stage, 1 at least.
+    pub(super) fn least_extent(&self, stage: StageId, axis: usize) -> u64 {
+        let least = self.compute(stage).axes[axis].extent.interval(&self.facts).lo;
+        u64::try_from(least).unwrap_or(1).max(1)
+    }
+
     /// Returns the extent of a loop of a stage.
     pub(super) fn extent(&self, stage: StageId, axis: AxisId) -> u64 {
         self.max_extent(&self.schedule.stage(stage).axis(axis).extent)

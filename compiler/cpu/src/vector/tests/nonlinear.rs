@@ -88,7 +88,9 @@ fn numbers_beyond_a_lane_are_not_compared_in_it() {
 /// Rows that wrap around a dimension known at launch: the dividend may be negative.
 #[test]
 fn rows_wrap_around_an_extent_known_at_launch() {
-    for (row, from) in [("(i + M - 1) % M", -1_i64), ("(i + 2 * M - 5) % M", -5), ("(i + 2) % M", 2)] {
+    for (row, from) in
+        [("(i + M - 1) % M", -1_i64), ("(i + 2 * M - 5) % M", -5), ("(i + 2) % M", 2)]
+    {
         let dag = program(&format!(
             "#[autotune(dims(M = 3..=9, N = 16))]
              fn f(x: Tensor<f32, M, N>) -> Tensor<f32, M, N> {{ compute(|i, j| x[[{row}, j]]) }}"

@@ -135,9 +135,10 @@ fn small_elements_that_data_chooses_are_read_one_by_one() {
         };
         let of_lanes = code(&along_lanes);
         assert!(of_lanes.contains(".1:") && !of_lanes.contains(".n:"), "{of_lanes}");
-        // Rows that it chooses are loaded in vectors.
+        // Rows that it chooses are loaded in vectors, and no instruction loads them under a mask.
         let of_rows = code(&rows(dtype, &format!("t.get([ids[[b]], d]).unwrap_or({other})")));
         assert!(of_rows.contains(".n:"), "{of_rows}");
+        assert!(dtype == DType::Bool || !of_rows.contains("]{"), "{of_rows}");
     }
 }
 

@@ -64,9 +64,10 @@ pub(super) fn templates(b: &Builder, chain: &Chain) -> [Template<Chain>; 2] {
     if n_keys <= KEYS { [AT_ONCE, BY_BLOCKS] } else { [BY_BLOCKS, AT_ONCE] }
 }
 
-/// Returns whether rows fill at least a quarter of a vector.
+/// Returns whether rows fill more than half of a vector: with fewer, lanes of keys and of features are faster (measured
+/// with 2, 4 and 8 rows on AVX2).
 fn fills_lanes(b: &Builder, chain: &Chain) -> bool {
-    b.extents(chain.anchor)[chain.row] * 4 >= b.lanes()
+    b.extents(chain.anchor)[chain.row] * 2 > b.lanes()
 }
 
 /// The sizes of blocks.

@@ -41,8 +41,10 @@ pub(super) struct Blocks {
     n_outer: u64,
     /// Tiles along the vectorized axis.
     n_vectors: u64,
-    /// Iterations of all other axes, each of which has tasks of its own.
+    /// Iterations of all other axes, each of which has tasks of its own, at most and at least: a launch may have
+    /// one sample of a batch.
     n_others: u64,
+    least_others: u64,
     /// Windows overlap along the vectorized axis.
     slides: bool,
 }
@@ -58,8 +60,9 @@ impl Blocks {
         let outer_axis = variant.last_outer(&extents[..n_spatial]);
         let n_outer = outer_axis.map_or(1, |it| extents[it]);
         let tiled = [Some(variant.vector), variant.row, outer_axis];
-        let n_others: u64 =
-            (0..n_spatial).filter(|it| !tiled.contains(&Some(*it))).map(|it| extents[it]).size();
+        let others = || (0..n_spatial).filter(|it| !tiled.contains(&Some(*it)));
+        let n_others: u64 = others().map(|it| extents[it]).size();
+        let least_others: u64 = others().map(|it| b.least_extent(anchor, it)).size();
 
         let padding = match variant.sharing {
             Sharing::None => Padding::InTasks,
@@ -78,6 +81,7 @@ impl Blocks {
             n_outer,
             n_vectors,
             n_others,
+            least_others,
             slides,
         };
         let threads = u64::from(b.cpu().threads);
@@ -122,7 +126,7 @@ impl Blocks {
         if variant.block.is_some() {
             it.keep_accumulators_in(b.cpu().l2_bytes / 2, lanes * variant.tile.rows);
         }
-        it.shared_by(threads)
+        it.shared_by(threads).shared_at_least_by(threads)
     }
 
     /// Makes tasks smaller until their accumulators, which each block of a reduction reads and writes,
@@ -164,6 +168,19 @@ impl Blocks {
         }
         // With fewer rows, more tasks read the same columns.
         while self.n_tasks() < wanted && self.halve() {}
+        self
+    }
+
+    /// Makes tasks smaller until so many threads have some in a launch with the least extents.
+    fn shared_at_least_by(mut self, threads: u64) -> Self {
+        let wanted = threads * MIN_TASKS_PER_THREAD;
+        let n_tasks = |it: &Self| Self { n_others: it.least_others, ..*it }.n_tasks();
+        if self.least_others < self.n_others {
+            while n_tasks(&self) < wanted && self.vectors > 2 {
+                self.vectors = self.vectors.div_ceil(2);
+            }
+            while n_tasks(&self) < wanted && self.halve() {}
+        }
         self
     }
 

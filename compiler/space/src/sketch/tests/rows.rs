@@ -9,20 +9,21 @@ use tvmtune_ir::dsl;
 use tvmtune_ir::target::{CpuTarget, Isa, Target};
 use tvmtune_schedule::{Schedule, nest};
 
-/// Attention of one query for each of four heads to the keys of a cache that has room for more.
-fn decode(groups: u64, least: u64, size: u64) -> Dag {
+/// Attention of one query for each head to the keys of a cache that has room for more; `shared` heads have the
+/// same keys.
+fn decode([groups, shared]: [u64; 2], least: u64, size: u64) -> Dag {
     let source = format!(
         "#[autotune(dims(G = {groups}, D = {size}, T = {least}..=2048, CAP = T..=2304))]
          fn f(
-             q: Tensor<f32, {{ G * 4 }}, D>, k: Tensor<f32, G, CAP, D>, v: Tensor<f32, G, CAP, D>,
-         ) -> Tensor<f32, {{ G * 4 }}, D> {{
-             let s: Tensor<f32, {{ G * 4 }}, T> = compute(|h, t| {{
-                 if t + 8 * h + 8 >= T {{ sum(0..D, |d| q[[h, d]] * k[[h / 4, t, d]]) }} else {{ f32::NEG_INFINITY }}
+             q: Tensor<f32, {{ G * {shared} }}, D>, k: Tensor<f32, G, CAP, D>, v: Tensor<f32, G, CAP, D>,
+         ) -> Tensor<f32, {{ G * {shared} }}, D> {{
+             let s: Tensor<f32, {{ G * {shared} }}, T> = compute(|h, t| {{
+                 if t + 8 * h + 8 >= T {{ sum(0..D, |d| q[[h, d]] * k[[h / {shared}, t, d]]) }} else {{ f32::NEG_INFINITY }}
              }});
              let m = compute(|h| max(0..T, |t| s[[h, t]]));
              let e = compute(|h, t| exp(s[[h, t]] - m[[h]]));
              let n = compute(|h| sum(0..T, |t| e[[h, t]]));
-             compute(|h, d| sum(0..T, |t| e[[h, t]] * v[[h / 4, t, d]]) / n[[h]])
+             compute(|h, d| sum(0..T, |t| e[[h, t]] * v[[h / {shared}, t, d]]) / n[[h]])
          }}"
     );
     dsl::program(&source).unwrap()
@@ -31,7 +32,7 @@ fn decode(groups: u64, least: u64, size: u64) -> Dag {
 #[test]
 fn sums_of_columns_inside_of_rows_are_vectors_of_columns() {
     let cpu = CpuTarget { threads: 2, l2_bytes: 512 << 10, ..CpuTarget::generic(Isa::Avx2) };
-    let schedule = default::schedule(&decode(8, 257, 128), &cpu.into());
+    let schedule = default::schedule(&decode([32, 1], 257, 128), &cpu.into());
     let text = nest::lower(&schedule).to_string();
     let lines: Vec<&str> = text.lines().map(str::trim).collect();
     let at = lines.iter().position(|it| it.starts_with("out_sum[") && it.contains("+=")).unwrap();
@@ -71,7 +72,7 @@ fn an_index_of_a_maximum_is_widened_where_it_is_read() {
 #[test]
 fn every_point_of_attention_to_many_keys_computes_the_program() {
     let mut random = random(2);
-    let dag = decode(2, 1, 21);
+    let dag = decode([2, 4], 1, 21);
     for (t, capacity) in [(1, 1), (39, 50)] {
         let oracle = Oracle::new(dag.clone(), vec![capacity, t]);
         for isa in [Isa::Avx512, Isa::Avx2] {

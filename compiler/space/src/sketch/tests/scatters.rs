@@ -150,7 +150,10 @@ fn each_thread_counts_some_of_the_terms_however_many_there_are() {
             let text = nest::lower_for_lanes(&schedule).to_string();
             let code = vector::lower(&nest::lower_for_lanes(&schedule), Isa::Avx2).unwrap();
             let is_in_parts = text.contains("parallel e_0 in 0..2") || text.contains("30000");
-            assert!(is_in_parts && code.to_string().contains("choose v"), "{n}, {m}: {text}\n{code}");
+            assert!(
+                is_in_parts && code.to_string().contains("choose v"),
+                "{n}, {m}: {text}\n{code}"
+            );
         }
     }
 }
