@@ -9,7 +9,7 @@
 //! Perturbed evaluation estimates condition as Monte Carlo arithmetic does (Parker, 1997); errors here are a
 //! fixed pattern, so that a verdict can be repeated.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 
 use serde::{Deserialize, Serialize};
 use tvmtune_ir::dag::{BinaryOp, Compute, DType, Dag, Expr, Literal, Number, Reducer, UnaryOp};
@@ -154,7 +154,10 @@ pub(super) fn perturbed(dag: &Dag, pattern: Pattern, roundings: Roundings) -> Da
     let mut computes = dag.computes.clone();
     let n_errors = Cell::new(0);
     for compute in &mut computes {
-        let errors = |n| Errors { dag, point: point(n), pattern, roundings, n_errors: &n_errors };
+        let errors = |n| {
+            let numbers = RefCell::default();
+            Errors { dag, point: point(n), pattern, roundings, numbers, n_errors: &n_errors }
+        };
         let each = errors(compute.axes.len());
         compute.body = each.expr(&compute.body);
         if is_float_sum(dag, compute) {
@@ -189,12 +192,28 @@ fn point(n: usize) -> Poly {
     axes.fold(Poly::constant(0), |sum, it| sum + it)
 }
 
+/// Returns whether a float is a whole number, so that no operation of it rounds, as in `floor(x) + 1.0`.
+fn is_whole(value: &Expr) -> bool {
+    match value {
+        Expr::Const(Literal::Float(it), _) => it.fract() == 0.0,
+        Expr::Unary(UnaryOp::Floor | UnaryOp::Ceil | UnaryOp::Round, _) => true,
+        Expr::Unary(UnaryOp::Neg | UnaryOp::Abs, a) => is_whole(a),
+        Expr::Binary(BinaryOp::Add | BinaryOp::Sub | BinaryOp::Mul, a, b) => {
+            is_whole(a) && is_whole(b)
+        }
+        Expr::Select { then, otherwise, .. } => is_whole(then) && is_whole(otherwise),
+        _ => false,
+    }
+}
+
 /// Puts errors into the operations of a compute.
 struct Errors<'a> {
     dag: &'a Dag,
     point: Poly,
     pattern: Pattern,
     roundings: Roundings,
+    /// The operations that have errors so far, with the numbers of these: equal ones are computed once.
+    numbers: RefCell<Vec<(Expr, i64)>>,
     /// The number of errors so far.
     n_errors: &'a Cell<i64>,
 }
@@ -207,12 +226,12 @@ impl Errors<'_> {
             Expr::Unary(op, a) => {
                 let value = Expr::Unary(*op, inner(a));
                 let exact = matches!(op, UnaryOp::Neg | UnaryOp::Not | UnaryOp::Abs);
-                if exact { value } else { self.with_error(value) }
+                if exact || is_whole(expr) { value } else { self.with_error_of(expr, value) }
             }
             Expr::Binary(op, a, b) => {
                 let value = Expr::Binary(*op, inner(a), inner(b));
                 let exact = matches!(op, BinaryOp::Min | BinaryOp::Max);
-                if exact { value } else { self.with_error(value) }
+                if exact || is_whole(expr) { value } else { self.with_error_of(expr, value) }
             }
             Expr::Compare(op, a, b) => Expr::Compare(*op, inner(a), inner(b)),
             Expr::Select { condition, then, otherwise } => Expr::Select {
@@ -235,15 +254,38 @@ impl Errors<'_> {
 
     /// The value with the error of an operation that gives it.
     fn with_error(&self, value: Expr) -> Expr {
-        let error = match self.roundings {
+        self.with_relative_error(self.error(), value)
+    }
+
+    /// The same for an operation of the program, which errs in the same way wherever it stands.
+    fn with_error_of(&self, operation: &Expr, value: Expr) -> Expr {
+        let known = self.numbers.borrow().iter().find(|it| it.0 == *operation).map(|it| it.1);
+        let n = known.unwrap_or_else(|| {
+            let n = self.next();
+            self.numbers.borrow_mut().push((operation.clone(), n));
+            n
+        });
+        self.with_numbered_error(n, self.error(), value)
+    }
+
+    fn error(&self) -> f64 {
+        match self.roundings {
             Roundings::Large(error) => error,
             Roundings::Single => of_rounding(DType::F32),
-        };
-        self.with_relative_error(error, value)
+        }
+    }
+
+    /// Returns the number of another error.
+    fn next(&self) -> i64 {
+        self.n_errors.replace(self.n_errors.get() + 1)
     }
 
     /// `value * (1 + error)`, if it is a float that has room for such an error.
     fn with_relative_error(&self, error: f64, value: Expr) -> Expr {
+        self.with_numbered_error(self.next(), error, value)
+    }
+
+    fn with_numbered_error(&self, n: i64, error: f64, value: Expr) -> Expr {
         let dtype = value.dtype(self.dag);
         if !matches!(dtype, DType::F32 | DType::F64) {
             return value;
@@ -252,8 +294,6 @@ impl Errors<'_> {
         let binary = |op, a, b| Expr::Binary(op, Box::new(a), Box::new(b));
         let Pattern { period, stride, block } = self.pattern;
         let int = |it: i64| Expr::Const(Literal::Int(it), DType::I64);
-        let n = self.n_errors.get();
-        self.n_errors.set(n + 1);
         let point = binary(BinaryOp::Div, Expr::Index(self.point.clone()), int(block));
         let shifted = binary(BinaryOp::Add, point, int(n * stride));
         let phase = binary(BinaryOp::Rem, shifted, int(period));

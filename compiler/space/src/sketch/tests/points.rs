@@ -411,3 +411,23 @@ fn the_default_of_a_convolution() {
                     y[0, 32*j_0 + j_2, 2*k_0 + k_1, 14*l_1 + l_2] = y_acc[0, 0, l_2, j_2]
     ");
 }
+
+/// A launch may have one sample of a batch that has no buckets.
+#[test]
+fn one_sample_of_a_batch_is_shared_out_over_threads() {
+    let cpu = CpuTarget { threads: 4, ..CpuTarget::generic(Isa::Avx2) };
+    let n_tasks = |batch: &str| {
+        let dag = dsl::program(&format!(
+            "#[autotune(dims(B = {batch}, C = 40, O = 240))]
+             fn f(x: Tensor<f32, B, C, 28, 28>, w: Weight<f32, O, C>) -> Tensor<f32, B, O, 28, 28> {{
+                 compute(|n, o, y, p| sum(0..C, |c| x[[n, c, y, p]] * w[[o, c]]))
+             }}"
+        ));
+        let text = nest::lower(&default::schedule(&dag.unwrap(), &cpu.into())).to_string();
+        let loops = text.lines().filter_map(|it| it.trim().strip_prefix("parallel "));
+        let extents = loops.filter_map(|it| it.rsplit_once("0..")?.1.parse::<u64>().ok());
+        extents.product::<u64>()
+    };
+    assert!(n_tasks("1..=64") >= 8, "{} tasks of a sample", n_tasks("1..=64"));
+    assert!(n_tasks("1") >= 8);
+}
