@@ -367,7 +367,11 @@ mod tests {
         let dag = tvmtune_ir::dsl::program(text).unwrap();
         // Every second sum is half of an odd number, and the others are far from that.
         let term = |n: usize| {
-            if (n / 4).is_multiple_of(2) { (n as f32 / 8.0).floor() / 32.0 + 0.015_625 } else { 0.25 }
+            if (n / 4).is_multiple_of(2) {
+                (n as f32 / 8.0).floor() / 32.0 + 0.015_625
+            } else {
+                0.25
+            }
         };
         let params = [Array::from_f32(&[64, 4], (0..256).map(term).collect())];
         let expected = interp::run(&dag, &[], &params, &[]);
