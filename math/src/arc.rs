@@ -27,25 +27,55 @@ const P: [f32; 9] = [
 /// `pi / 2` less its nearest `f32`.
 const QUARTER_TURN_LOW: f32 = -4.371_139e-8;
 
+/// An argument as the tangent of an angle of half a quarter turn at most.
+pub(crate) struct Reduced<V> {
+    tangent: V,
+    /// The square of the tangent.
+    pub(crate) square: V,
+    sign: V,
+    is_steep: V,
+}
+
 /// Computes the arc tangent, in `[-pi / 2, pi / 2]`.
 #[inline(always)]
 pub fn atan<A: Arithmetic>(ops: &mut A, x: A::Value) -> A::Value {
-    let sign = ops.float(-0.0);
-    let sign = ops.binary(Binary::And, x, sign);
+    let constants = [-0.0, 1.0].map(|it| ops.float(it));
+    let reduced = reduced(ops, x, constants);
+    let p = polynomial(ops, reduced.square, &P);
+    let quarter = [std::f32::consts::FRAC_PI_2, QUARTER_TURN_LOW].map(|it| ops.float(it));
+    angle(ops, &reduced, p, quarter)
+}
+
+/// Reduces an argument, given -0 and 1.
+#[inline(always)]
+pub(crate) fn reduced<A: Arithmetic>(
+    ops: &mut A,
+    x: A::Value,
+    [sign_bit, one]: [A::Value; 2],
+) -> Reduced<A::Value> {
+    let sign = ops.binary(Binary::And, x, sign_bit);
     let size = ops.binary(Binary::Xor, x, sign);
-    let one = ops.float(1.0);
     let is_steep = ops.compare(Compare::LtF, one, size);
     let inverse = ops.div(one, size);
-    let r = ops.select(is_steep, inverse, size);
-    let square = ops.mul(r, r);
-    let p = polynomial(ops, square, &P);
-    let cube = ops.mul(square, r);
-    let angle = ops.fma(p, cube, r);
-    let (high, low) = (ops.float(std::f32::consts::FRAC_PI_2), ops.float(QUARTER_TURN_LOW));
+    let tangent = ops.select(is_steep, inverse, size);
+    let square = ops.mul(tangent, tangent);
+    Reduced { tangent, square, sign, is_steep }
+}
+
+/// Computes the angle, given the value of the polynomial and a quarter turn as a sum of two floats.
+#[inline(always)]
+pub(crate) fn angle<A: Arithmetic>(
+    ops: &mut A,
+    of: &Reduced<A::Value>,
+    p: A::Value,
+    [high, low]: [A::Value; 2],
+) -> A::Value {
+    let cube = ops.mul(of.square, of.tangent);
+    let angle = ops.fma(p, cube, of.tangent);
     let rest = ops.sub(low, angle);
     let complement = ops.add(high, rest);
-    let angle = ops.select(is_steep, complement, angle);
-    ops.binary(Binary::Or, angle, sign)
+    let angle = ops.select(of.is_steep, complement, angle);
+    ops.binary(Binary::Or, angle, of.sign)
 }
 
 #[cfg(test)]

@@ -6,8 +6,7 @@
 //! The polynomial is a minimax approximation (Remez) of the relative error, computed in 60 digits.
 
 use super::polynomial;
-use crate::Arithmetic;
-use crate::lane::{Binary, Compare};
+use crate::{Arithmetic, arc};
 
 /// `(atan(x) / x - 1) / x^2` up to 1 in powers of `x^2`, highest first.
 const P: [f64; 21] = [
@@ -39,20 +38,9 @@ const QUARTER_TURN_LOW: f64 = 6.123_233_995_736_766e-17;
 
 /// Computes the arc tangent, in `[-pi / 2, pi / 2]`.
 pub fn atan<A: Arithmetic>(ops: &mut A, x: A::Value) -> A::Value {
-    let sign = ops.double(-0.0);
-    let sign = ops.binary(Binary::And, x, sign);
-    let size = ops.binary(Binary::Xor, x, sign);
-    let one = ops.double(1.0);
-    let is_steep = ops.compare(Compare::LtF, one, size);
-    let inverse = ops.div(one, size);
-    let r = ops.select(is_steep, inverse, size);
-    let square = ops.mul(r, r);
-    let p = polynomial(ops, square, &P);
-    let cube = ops.mul(square, r);
-    let angle = ops.fma(p, cube, r);
-    let (high, low) = (ops.double(std::f64::consts::FRAC_PI_2), ops.double(QUARTER_TURN_LOW));
-    let rest = ops.sub(low, angle);
-    let complement = ops.add(high, rest);
-    let angle = ops.select(is_steep, complement, angle);
-    ops.binary(Binary::Or, angle, sign)
+    let constants = [-0.0, 1.0].map(|it| ops.double(it));
+    let reduced = arc::reduced(ops, x, constants);
+    let p = polynomial(ops, reduced.square, &P);
+    let quarter = [std::f64::consts::FRAC_PI_2, QUARTER_TURN_LOW].map(|it| ops.double(it));
+    arc::angle(ops, &reduced, p, quarter)
 }

@@ -6,7 +6,7 @@
 //!
 //! A call is elaborated as one of a function that the program binds ([`super::function`]), so that schedules,
 //! code generators and the interpreter know nothing of them. They mean what Rust's functions of `f32` and
-//! `f64` of that name do; docs/language.md has their errors.
+//! `f64` of that name do; docs/language.md says how exact they are.
 
 use std::rc::Rc;
 
@@ -141,7 +141,8 @@ const INTEGER_FUNCTIONS: [(&str, &str); 3] = [
 const COUNTED: [DType; 3] = [DType::U8, DType::I32, DType::U32];
 
 pub(super) fn names() -> impl Iterator<Item = &'static str> {
-    FUNCTIONS.iter().chain([&INTEGER_FUNCTIONS[2]]).map(|(name, _)| *name)
+    let is_new = |(name, _): &&(&str, &str)| !FUNCTIONS.iter().any(|it| it.0 == *name);
+    FUNCTIONS.iter().chain(INTEGER_FUNCTIONS.iter().filter(is_new)).map(|(name, _)| *name)
 }
 
 /// Finds a function of floats, or of integers, by name.
