@@ -74,6 +74,8 @@ pub enum Binary {
     SubI,
     /// Product of integers; wraps.
     MulI,
+    /// Sum of the products of the low halves and of the high ones, as signed numbers; wraps. Only in lanes of 32 bits.
+    DotHalves,
     /// Smaller integer.
     MinI,
     /// Larger integer.
@@ -180,6 +182,11 @@ pub fn binary(op: Binary, x: u32, y: u32) -> u32 {
         Binary::AddI => i.wrapping_add(j).cast_unsigned(),
         Binary::SubI => i.wrapping_sub(j).cast_unsigned(),
         Binary::MulI => i.wrapping_mul(j).cast_unsigned(),
+        Binary::DotHalves => {
+            let halves = |it: i32| [i32::from(it as i16), it >> 16];
+            let ([a, b], [c, d]) = (halves(i), halves(j));
+            (a * c).wrapping_add(b * d).cast_unsigned()
+        }
         Binary::MinI => i.min(j).cast_unsigned(),
         Binary::MaxI => i.max(j).cast_unsigned(),
         Binary::And => x & y,

@@ -76,6 +76,7 @@ pub fn binary(op: Binary, x: u64, y: u64) -> u64 {
         Binary::AddI => i.wrapping_add(j).cast_unsigned(),
         Binary::SubI => i.wrapping_sub(j).cast_unsigned(),
         Binary::MulI => i.wrapping_mul(j).cast_unsigned(),
+        Binary::DotHalves => unreachable!("lanes of 64 bits have whole products"),
         Binary::MinI => i.min(j).cast_unsigned(),
         Binary::MaxI => i.max(j).cast_unsigned(),
         Binary::And => x & y,

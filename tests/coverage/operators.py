@@ -1,7 +1,7 @@
 """The operators of src/ in PyTorch, each a function of the parameters in their order.
 
 What several of them need to know of their parameters beside the shape is in KINDS: `positive` numbers,
-`ids` below a number of rows, which a dimension gives.
+`ids` below a number of rows, which a dimension gives; `E / N` rises by that for each element.
 """
 
 import math
@@ -81,6 +81,32 @@ def count(shape, ids):
 def histograms(x, b):
     ids = torch.arange(len(x))[:, None] * b + x.long()
     return count(len(x) * b, ids).reshape(-1, b).int()
+
+
+def csr_product(ptr, col, val, x):
+    sparse = torch.sparse_csr_tensor(ptr, col, val, (ptr.shape[0] - 1, x.shape[0]))
+    return sparse @ x
+
+
+def greatest_of_segments(ptr, x):
+    return torch.segment_reduce(x, "max", offsets=ptr, axis=0, unsafe=True)
+
+
+def is_of_row(x, len):
+    return torch.arange(x.shape[1])[None, :] < len[:, None]
+
+
+def mean_of_padded(x, len):
+    sums = torch.where(is_of_row(x, len)[:, :, None], x, 0.0).sum(1)
+    return sums / len.clamp(min=1)[:, None]
+
+
+def max_of_padded(x, len):
+    return torch.where(is_of_row(x, len + 1)[:, :, None], x, -math.inf).amax(1)
+
+
+def softmax_of_padded(x, len):
+    return torch.where(is_of_row(x, len + 1), x, -math.inf).softmax(1)
 
 
 def segment_mean(x, seg, s):
@@ -453,6 +479,15 @@ OPERATORS = {
     "one_hot": lambda ids, v: F.one_hot(ids, v).float(),
     "pick_one": lambda x, ids: x.gather(1, ids[:, None])[:, 0],
     "gather_first": lambda ids, x: x[ids],
+    # ragged
+    "csr_product": csr_product,
+    "csr_vector": csr_product,
+    "greatest_of_segments": greatest_of_segments,
+    "bags_by_offsets": lambda ids, table, offsets: F.embedding_bag(ids, table, offsets, mode="sum"),
+    "mean_of_padded": mean_of_padded,
+    "max_of_padded": max_of_padded,
+    "softmax_of_padded": softmax_of_padded,
+    "sums_of_segments": lambda ptr, x: torch.segment_reduce(x, "sum", offsets=ptr, unsafe=True),
     # scatters
     "embedding_gradient": lambda ids, g, v: added((v, g.shape[1]), ids, g),
     "bincount": lambda x, b: torch.bincount(x, minlength=b),
@@ -679,4 +714,12 @@ KINDS = {
     "smoothed_cross_entropy": {"y": "C"},
     "short_cross_entropy": {"t": "C"},
     "adam": {"v": "positive"},
+    "csr_product": {"ptr": "E / N", "col": "M"},
+    "csr_vector": {"ptr": "E / N", "col": "M"},
+    "greatest_of_segments": {"ptr": "E / N"},
+    "bags_by_offsets": {"ids": "V", "offsets": "E / B"},
+    "mean_of_padded": {"len": "L"},
+    "max_of_padded": {"len": "L"},
+    "softmax_of_padded": {"len": "L"},
+    "sums_of_segments": {"ptr": "E / N"},
 }

@@ -80,6 +80,9 @@ def values(dtype, shape, at, kind, extents, doubles):
     number = (n * 37 + 11 * (at + 1)) % 101 - 50
     if kind in extents:
         return ((n * 37 + 11) % extents[kind]).to(TYPES[dtype])
+    if "/" in kind:
+        terms, rows = (extents[it] for it in kind.split(" / "))
+        return (n * terms // rows).to(TYPES[dtype])
     if dtype == "bool":
         return number % 3 == 0
     if not dtype.startswith("f"):

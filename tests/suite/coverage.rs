@@ -84,6 +84,9 @@ impl Reference {
         if let Some(rows) = self.extents.get(kind) {
             return Number::Int((n * 37 + 11) % *rows as i64);
         }
+        if let Some((terms, rows)) = kind.split_once(" / ") {
+            return Number::Int(n * self.extents[terms] as i64 / self.extents[rows] as i64);
+        }
         let number = (n * 37 + 11 * (at as i64 + 1)) % 101 - 50;
         if dtype == DType::Bool {
             return Number::Bool(number.rem_euclid(3) == 0);

@@ -3,6 +3,7 @@
 //! In: a [`Dag`]. Out: its [`Work`] at given extents, or the [`WorkFunction`] of all extents of a bucket,
 //! which a plan embeds.
 
+use tvmtune_ir::dag::bounded::bounded_axes;
 use tvmtune_ir::dag::chosen::chosen_axes;
 use tvmtune_ir::dag::prefix::Prefix;
 use tvmtune_ir::dag::{Compute, Dag, Expr, Subscript, TensorId, Types, UnaryOp};
@@ -131,16 +132,21 @@ fn sum(products: impl Iterator<Item = Product>) -> Vec<Product> {
     terms
 }
 
-/// Returns the number of iterations of all axes but those of which data choose the index.
+/// Returns the axes of which data choose the index, or bound it: one iteration may be all.
+fn data_dependent_axes(dag: &Dag, compute: &Compute) -> Vec<usize> {
+    let chosen = chosen_axes(compute, dag).into_iter().map(|it| it.0);
+    chosen.chain(bounded_axes(compute, dag).into_iter().map(|it| it.axis)).collect()
+}
+
+/// Returns the number of iterations of all axes but those of which data choose the index, or bound it.
 fn points(dag: &Dag, compute: &Compute, factor: f64) -> Product {
-    let chosen = chosen_axes(compute, dag);
-    let is_chosen = |axis: usize| chosen.iter().any(|it| it.0 == axis);
-    let axes = compute.axes.iter().enumerate().filter(|it| !is_chosen(it.0));
+    let by_data = data_dependent_axes(dag, compute);
+    let axes = compute.axes.iter().enumerate().filter(|it| !by_data.contains(&it.0));
     Product::new(factor, axes.map(|it| &it.1.extent))
 }
 
 /// Returns the number of iterations that every schedule of a program in normal form has: of a prefix scan one for each value, of
-/// others those that no mask skips, without axes of which data choose the index. Padding counts, as is usual for the work of a convolution.
+/// others those that no mask skips, without axes of which data choose the index, or bound it. Padding counts, as is usual for the work of a convolution.
 pub fn min_points(dag: &Dag, compute: &Compute, dims: &[i64]) -> f64 {
     executed(dag, compute, dims).at(dims)
 }
@@ -228,10 +234,10 @@ fn bytes_read(dag: &Dag, param: TensorId) -> Option<Traffic> {
     let element = dag.tensor(param).dtype.bytes() as f64;
     let (mut gathered, mut is_read, mut is_whole) = (Vec::new(), false, false);
     for compute in &dag.computes {
-        let chosen = chosen_axes(compute, dag);
+        let by_data = data_dependent_axes(dag, compute);
         let is_gathered = |it: &Subscript| match it {
             Subscript::Value(_) => true,
-            Subscript::Affine(it) => chosen.iter().any(|(n, _)| it.mentions(VarId(*n as u32))),
+            Subscript::Affine(it) => by_data.iter().any(|n| it.mentions(VarId(*n as u32))),
         };
         compute.body.walk(&mut |it| {
             if let Expr::Read { tensor, index } = it
@@ -276,6 +282,22 @@ mod tests {
         let flat = "sum(0..12, |k| if (i + k % 3) % 2 == 0 { x[[k / 3, i / 2]] * w[[k / 3, k % 3]] } else { 0.0 })";
         let own = "sum((0..4, 0..3), |c, s| if (i + s) % 2 == 0 { x[[c, i / 2]] * w[[c, s]] } else { 0.0 })";
         assert_eq!(points(flat), points(own));
+    }
+
+    #[test]
+    fn of_terms_that_data_bound_one_may_be_all() {
+        let points = |condition: &str| {
+            let dag = dsl::program(&format!(
+                "#[autotune]
+                 fn f(len: Tensor<i64, 8>, x: Tensor<f32, 8, 100>) -> Tensor<f32, 8> {{
+                     compute(|b| sum(0..100, |l| if {condition} {{ x[[b, l]] }} else {{ 0.0 }}))
+                 }}"
+            ))
+            .unwrap();
+            min_points(&dag, &dag.computes[0], &[])
+        };
+        assert_eq!(points("(l as i64) < len[[b]]"), 8.0);
+        assert_eq!(points("x[[b, l]] > 0.0"), 800.0);
     }
 
     #[test]

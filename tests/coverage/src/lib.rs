@@ -14,6 +14,7 @@ pub mod norms;
 pub mod pointwise;
 pub mod pools;
 pub mod products;
+pub mod ragged;
 pub mod reductions;
 pub mod scatters;
 pub mod scans;

@@ -142,6 +142,10 @@ pub(super) enum Numbers {
     Uniform,
     /// Indices of that many rows, and two that are out of bounds.
     Rows(u64),
+    /// Integers that rise from 0 to that number: the ends of rows of different lengths.
+    Ends(u64),
+    /// Integers from 0 to that number, after one beyond it: the lengths of rows.
+    Lengths(u64),
     /// Floats around -1 and 1: products of thousands of them are neither zero nor infinite.
     Factors,
     /// Floats in 0.5..1.
@@ -150,6 +154,13 @@ pub(super) enum Numbers {
     Hostile,
     /// Floats of a class by which accuracy is measured.
     Of(Class),
+}
+
+impl Numbers {
+    /// Returns whether they are indices, or ends or numbers of these.
+    pub(super) fn are_indices(self) -> bool {
+        matches!(self, Self::Rows(_) | Self::Ends(_) | Self::Lengths(_))
+    }
 }
 
 /// A result, and its tolerance: `|a - b| <= abs + rel * |b|`, more for some of its elements.

@@ -1,6 +1,6 @@
 //! Execution of the statements of a task.
 
-use crate::vector::{DivOp, Phase, Reg, Stmt, Storage, Value, VectorCode};
+use crate::vector::{DataBound, DivOp, Phase, Reg, Stmt, Storage, Value, VectorCode};
 use tvmtune_ir::poly::VarId;
 use tvmtune_math::lane::Width;
 
@@ -88,18 +88,27 @@ impl<'m, 'a> Task<'m, 'a> {
                 self.block(if holds { then } else { &[] })?;
             }
             Stmt::Choose { var, value, less, count, body } => {
-                let bits = self.value(value)?[0];
-                let is_long = matches!(value, Value::Load { storage: Storage::Long, .. });
-                let number = match self.width {
-                    Width::Bits32 if !is_long => i64::from(bits as i32),
-                    _ => bits.cast_signed(),
-                };
-                let chosen = number.wrapping_sub(self.linear(less)?);
+                let chosen = self.first_integer(value)?.wrapping_sub(self.linear(less)?);
                 if (0..self.count(*count)?).contains(&chosen) {
                     self.assign(*var, Some(chosen));
                     self.block(body)?;
                     self.assign(*var, None);
                 }
+            }
+            Stmt::Between { var, from, to, count, body } => {
+                let count = self.count(*count)?;
+                let (mut first, mut end) = (0, count);
+                for bound in from {
+                    first = first.max(self.data_bound(bound)?);
+                }
+                for bound in to {
+                    end = end.min(self.data_bound(bound)?);
+                }
+                for iteration in first..end {
+                    self.assign(*var, Some(iteration));
+                    self.block(body)?;
+                }
+                self.assign(*var, None);
             }
             Stmt::Let { var, op, value, by } => {
                 let (value, by) = (self.linear(value)?, self.count(*by)?);
@@ -130,6 +139,21 @@ impl<'m, 'a> Task<'m, 'a> {
             Stmt::Prefetch { .. } => {}
         }
         Ok(())
+    }
+
+    /// Evaluates the integer in lane 0.
+    fn first_integer(&mut self, value: &Value) -> Result<i64, FaultKind> {
+        let bits = self.value(value)?[0];
+        let is_long = matches!(value, Value::Load { storage: Storage::Long, .. });
+        Ok(match self.width {
+            Width::Bits32 if !is_long => i64::from(bits as i32),
+            _ => bits.cast_signed(),
+        })
+    }
+
+    fn data_bound(&mut self, bound: &DataBound) -> Result<i64, FaultKind> {
+        let value = self.first_integer(&bound.value)?.clamp(-1, i32::MAX.into());
+        Ok((value - self.linear(&bound.less)?).max(0) / bound.by)
     }
 
     /// Assigns a register; under a mask it must be defined, as other lanes keep their values.

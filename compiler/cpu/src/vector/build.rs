@@ -49,6 +49,7 @@ pub(super) fn build(nest: &Nest, simd: Simd) -> Result<Tree<'_>, Unsupported> {
         guards: Vec::new(),
         buffers: buffers.collect(),
         choices: BTreeMap::new(),
+        bounds: BTreeMap::new(),
         transposed: BTreeSet::new(),
         phases: Vec::new(),
     };

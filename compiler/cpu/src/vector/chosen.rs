@@ -102,7 +102,7 @@ impl<'t> Lowering<'t> {
     }
 
     /// Returns the load of a 64-bit integer that is an element of a tensor.
-    fn long_in_memory(&mut self, data: &Term) -> Result<Option<Value>, Unsupported> {
+    pub(super) fn long_in_memory(&mut self, data: &Term) -> Result<Option<Value>, Unsupported> {
         let TermKind::Read(access) = &data.kind else { return Ok(None) };
         if !self.is_wide(data) || !access.gather.is_empty() || !self.masks.is_empty() {
             return Ok(None);

@@ -42,6 +42,9 @@ impl Lowering<'_> {
             TermKind::Binary(op, a, b) => {
                 let divides = matches!(op, BinaryOp::Div | BinaryOp::Rem);
                 let small = divides && self.is_small(a) && self.is_small(b);
+                if let Some(product) = self.product_of_halves(*op, a, b)? {
+                    return Ok(product);
+                }
                 let (a, b) = (self.term(a)?, self.term(b)?);
                 self.binary(*op, term.dtype, a, b, small)
             }
@@ -166,6 +169,44 @@ impl Lowering<'_> {
             UnaryOp::Cos => trig::cos(graph, a),
             UnaryOp::Atan => arc::atan(graph, a),
         })
+    }
+
+    /// Multiplies integers of 16 bits, which takes half the time of whole products.
+    fn product_of_halves(
+        &mut self,
+        op: BinaryOp,
+        a: &Term,
+        b: &Term,
+    ) -> Result<Option<ValueId>, Unsupported> {
+        let halves = Interval { lo: i16::MIN.into(), hi: i16::MAX.into() };
+        let (of_a, of_b) = (self.range_of(a), self.range_of(b));
+        let is_constant = |it: &Term| matches!(it.kind, TermKind::Bits(_));
+        if op != BinaryOp::Mul
+            || !matches!(a.dtype, DType::I32 | DType::U32 | DType::I64)
+            || self.is_long()
+            || is_constant(a)
+            || is_constant(b)
+            || !halves.includes(of_a)
+            || !halves.includes(of_b)
+        {
+            return Ok(None);
+        }
+        // The high half of one of them has to be 0.
+        let swaps = match (of_a.lo < 0, of_b.lo < 0) {
+            (true, false) => true,
+            // A tile has more elements that are the same in all lanes.
+            (true, true) => self.is_lane_invariant(a)?,
+            _ => false,
+        };
+        let (natural, other) = if swaps { (b, a) } else { (a, b) };
+        let is_natural = self.range_of(natural).lo >= 0;
+        let (mut natural, other) = (self.term(natural)?, self.term(other)?);
+        let graph = self.graph();
+        if !is_natural {
+            let half = graph.int(0xffff);
+            natural = graph.binary(VectorBinary::And, natural, half);
+        }
+        Ok(Some(graph.binary(VectorBinary::DotHalves, natural, other)))
     }
 
     fn binary(

@@ -7,9 +7,8 @@ use std::collections::BTreeSet;
 
 use super::affine::{Affine, Coef, LANE, poly_divisor};
 use super::context::{ElementRef, Lowering};
-use super::lower::make_serial;
 use super::numbering::{MaskRef, MemRef, Op, ValueId};
-use super::tree::{Access, LoopMode, Node, Term, Tree};
+use super::tree::{Access, LoopMode, Node, Term, Tree, make_serial};
 use super::{LaneStride, Storage, Unsupported, VectorBinary, VectorCompare};
 use tvmtune_ir::poly::{Poly, gcd};
 
@@ -40,13 +39,13 @@ impl Lowering<'_> {
                 return Ok(value);
             }
             let size = buffer.size.clone();
-            index = self.inside(index, size)?;
+            index = self.inside(index, size, place.mask)?;
         }
         let op = if is_load { Op::LoadAt(place, lanes, index) } else { Op::Gather(place, index) };
         Ok(self.graph().node(op))
     }
 
-    /// Loads narrow elements where a condition holds that is the same in all lanes, with no mask, since few
+    /// Loads narrow elements, or one, where a condition holds that is the same in all lanes, with no mask, since few
     /// instructions load those under one: where it does not hold, elements near the start of the buffer are
     /// loaded, and left. Data choose rows, the lanes are inside of a row.
     fn in_all_lanes(
@@ -69,13 +68,13 @@ impl Lowering<'_> {
         let is_in_row = range.lo >= 0 && last < row;
         let is_narrow = place.storage.bytes() < Storage::of_lanes(self.simd.width).bytes();
         if !is_in_row
-            || !is_narrow
+            || !is_narrow && lanes != LaneStride::Uniform
             || place.storage == Storage::Bool
             || !self.graph().is_uniform(condition)
         {
             return Ok(None);
         }
-        let offset = self.inside(offset, size - Poly::constant(row - 1))?;
+        let offset = self.inside(offset, size - Poly::constant(row - 1), place.mask)?;
         let graph = self.graph();
         let place = MemRef { mask: MaskRef::All, ..place };
         let value = graph.node(Op::LoadAt(place, lanes, offset));
@@ -86,7 +85,20 @@ impl Lowering<'_> {
     /// Replaces an offset that data lead outside of a buffer by that of its first element. No lane reads
     /// there, but an instruction whose lanes are all masked takes hundreds of cycles where its address is not
     /// mapped.
-    fn inside(&mut self, offset: ValueId, size: Poly) -> Result<ValueId, Unsupported> {
+    fn inside(
+        &mut self,
+        offset: ValueId,
+        size: Poly,
+        mask: MaskRef,
+    ) -> Result<ValueId, Unsupported> {
+        // Where the mask has all lanes, the first one is inside.
+        if let MaskRef::Where(condition) = mask
+            && self.graph().is_uniform(condition)
+        {
+            let graph = self.graph();
+            let zero = graph.int(0);
+            return Ok(graph.select(condition, offset, zero));
+        }
         let size = self.index(Affine::dims(size))?;
         let graph = self.graph();
         let zero = graph.int(0);

@@ -87,7 +87,8 @@ fn block(stmts: Vec<Stmt>, simd: Simd, all: &mut Assignments) -> Vec<Stmt> {
         match stmt {
             Stmt::Loop { var, count, body } => {
                 let body = block(body, simd, all);
-                let (hoisted, body) = Loop { var, count, simd }.hoisted(body, all);
+                let runs = matches!(count, Count::Const(1..));
+                let (hoisted, body) = Loop { var, runs, simd }.hoisted(body, all);
                 out.extend(hoisted);
                 out.push(Stmt::Loop { var, count, body });
             }
@@ -102,6 +103,12 @@ fn block(stmts: Vec<Stmt>, simd: Simd, all: &mut Assignments) -> Vec<Stmt> {
                 let body = block(body, simd, all);
                 out.push(Stmt::Choose { var, value, less, count, body });
             }
+            Stmt::Between { var, from, to, count, body } => {
+                let body = block(body, simd, all);
+                let (hoisted, body) = Loop { var, runs: false, simd }.hoisted(body, all);
+                out.extend(hoisted);
+                out.push(Stmt::Between { var, from, to, count, body });
+            }
             other => out.push(other),
         }
     }
@@ -111,7 +118,8 @@ fn block(stmts: Vec<Stmt>, simd: Simd, all: &mut Assignments) -> Vec<Stmt> {
 #[derive(Clone, Copy)]
 struct Loop {
     var: VarId,
-    count: Count,
+    /// It runs at least once.
+    runs: bool,
     simd: Simd,
 }
 
@@ -188,7 +196,7 @@ impl<'a> Motion<'a> {
     fn new(of: Loop, body: &[Stmt], all: &'a mut Assignments, truths_only: bool) -> Self {
         let (mut bound, mut assigned) = (BTreeSet::from([of.var]), BTreeSet::new());
         bind(body, &mut bound, &mut assigned);
-        let runs = matches!(of.count, Count::Const(1..));
+        let runs = of.runs;
         Self { all, bound, assigned, runs, truths_only, hoisted: Vec::new() }
     }
 
@@ -227,6 +235,9 @@ impl<'a> Motion<'a> {
                 if let Some(Mask::Where(value)) = mask {
                     self.part(value, may_load);
                 }
+            }
+            Stmt::Between { from, to, .. } => {
+                from.iter_mut().chain(to).for_each(|it| self.part(&mut it.value, may_load));
             }
             Stmt::Loop { .. } | Stmt::Let { .. } | Stmt::Prefetch { .. } => {}
         }
@@ -277,7 +288,11 @@ impl<'a> Motion<'a> {
 fn bind(stmts: &[Stmt], bound: &mut BTreeSet<VarId>, assigned: &mut BTreeSet<Reg>) {
     for stmt in stmts {
         assigned.extend(target(stmt));
-        if let Stmt::Loop { var, .. } | Stmt::Choose { var, .. } | Stmt::Let { var, .. } = stmt {
+        if let Stmt::Loop { var, .. }
+        | Stmt::Choose { var, .. }
+        | Stmt::Between { var, .. }
+        | Stmt::Let { var, .. } = stmt
+        {
             bound.insert(*var);
         }
         stmt.blocks().for_each(|it| bind(it, bound, assigned));

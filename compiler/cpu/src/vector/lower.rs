@@ -9,10 +9,10 @@ use super::context::{Binding, LaneCondition, Lowering, Predicate, PredicateCause
 use super::numbering::{Op, ValueId};
 use super::partition::IterRange;
 use super::table::Table;
-use super::tree::{GuardId, Loop, LoopMode, Node, Tree, Write};
+use super::tree::{GuardId, Loop, LoopMode, Node, Tree, Write, make_serial};
 use super::{
-    Count, Linear, Phase, Simd, Stmt, Unsupported, VectorCode, build, gather, hoist, interchange,
-    promote,
+    Count, Linear, Phase, Simd, Stmt, Unsupported, VectorCode, bounded, build, gather, hoist,
+    interchange, promote,
 };
 use tvmtune_ir::dag::TensorId;
 use tvmtune_ir::poly::{Interval, Poly, VarId};
@@ -64,6 +64,7 @@ fn lower_tree(nest: &Nest, simd: Simd, mut tree: Tree<'_>) -> Result<VectorCode,
     let allocations = allocate_or_serialize(&mut tree);
     promote::promote(&mut tree, &allocations)?;
     interchange::interchange(&mut tree);
+    bounded::bound_loops(&mut tree);
     let allocations = allocate_or_serialize(&mut tree);
     let table = Table::new(nest, &tree.facts);
     let mut lower = Lowering::new(&tree, table, allocations);
@@ -90,17 +91,6 @@ fn allocate_or_serialize(tree: &mut Tree<'_>) -> Allocations {
             Err(LaneConflict(var)) => {
                 tree.phases.iter_mut().for_each(|it| make_serial(it, var));
             }
-        }
-    }
-}
-
-/// Makes a loop serial.
-pub(super) fn make_serial(nodes: &mut [Node], var: VarId) {
-    for node in nodes {
-        match node {
-            Node::Loop(it) if it.var == var => it.kind = LoopMode::Serial,
-            Node::Loop(Loop { body, .. }) | Node::If { body, .. } => make_serial(body, var),
-            Node::Write(_) => {}
         }
     }
 }
@@ -282,12 +272,16 @@ impl<'t> Lowering<'t> {
             return Ok(());
         }
         for range in self.partition(loop_)? {
-            self.serial_range(loop_, &range)?;
+            self.bounded_range(loop_, &range)?;
         }
         Ok(())
     }
 
-    fn serial_range(&mut self, loop_: &'t Loop, range: &IterRange) -> Result<(), Unsupported> {
+    pub(super) fn serial_range(
+        &mut self,
+        loop_: &'t Loop,
+        range: &IterRange,
+    ) -> Result<(), Unsupported> {
         let count = self.table.count(&range.count);
         let body = &mut |this: &mut Self| this.nodes(&loop_.body);
         if range.at_most_one || count == Count::Const(1) {
@@ -333,7 +327,7 @@ impl<'t> Lowering<'t> {
         Ok(())
     }
 
-    fn range_body(
+    pub(super) fn range_body(
         &mut self,
         loop_: &'t Loop,
         range: &IterRange,

@@ -33,6 +33,7 @@
 mod accumulate;
 mod affine;
 mod allocate;
+mod bounded;
 mod build;
 mod cse;
 mod expr;
@@ -344,6 +345,9 @@ pub enum Stmt {
     /// `let var = value - less; if 0 <= var < count { body }`, of the integer in lane 0. In lanes of 32 bits, the
     /// value may be one load of [`Storage::Long`], the same for all lanes.
     Choose { var: VarId, value: Value, less: Linear, count: Count, body: Vec<Stmt> },
+    /// `for var in from..to { body }`: `from` is the greatest of its bounds and 0, `to` the least of its bounds and the
+    /// count.
+    Between { var: VarId, from: Vec<DataBound>, to: Vec<DataBound>, count: Count, body: Vec<Stmt> },
     /// `let var = value op by` for what follows in this block; `by >= 1`, `value >= 0`.
     Let { var: VarId, op: DivOp, value: Linear, by: Count },
     /// `reg = value` in the lanes of the mask; the others keep their values.
@@ -358,6 +362,18 @@ pub enum Stmt {
     },
     /// Prefetches the cache line of an address, which need not be valid.
     Prefetch { address: Address, hint: PrefetchHint },
+}
+
+/// An iteration of a loop that data say: `max(0, value - less) / by`, rounded down, of the integer in lane 0.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DataBound {
+    /// In lanes of 32 bits, this may be one load of [`Storage::Long`], the same for all lanes. An integer outside of
+    /// `-1..=i32::MAX` counts as the nearest in it.
+    pub value: Value,
+    /// Fits 32 bits.
+    pub less: Linear,
+    /// At least 1.
+    pub by: i64,
 }
 
 /// The next use of a line that is prefetched.
@@ -479,7 +495,8 @@ impl Stmt {
         let (first, second): (Option<&[Stmt]>, Option<&[Stmt]>) = match self {
             Stmt::Loop { body, .. }
             | Stmt::IfAny { then: body, .. }
-            | Stmt::Choose { body, .. } => (Some(body), None),
+            | Stmt::Choose { body, .. }
+            | Stmt::Between { body, .. } => (Some(body), None),
             Stmt::If { then, otherwise, .. } => (Some(then), Some(otherwise)),
             Stmt::Let { .. } | Stmt::Set { .. } | Stmt::Store { .. } | Stmt::Prefetch { .. } => {
                 (None, None)
@@ -488,8 +505,12 @@ impl Stmt {
         first.into_iter().chain(second)
     }
 
-    /// Returns the operands of an assignment, store or condition, that of the mask last.
+    /// Returns the operands of an assignment, store, condition or bound, that of a mask last.
     pub(crate) fn operands(&self) -> impl Iterator<Item = &Value> {
+        let bounds: [&[DataBound]; 2] = match self {
+            Stmt::Between { from, to, .. } => [from, to],
+            _ => [&[], &[]],
+        };
         let (value, mask) = match self {
             Stmt::Set { value, mask, .. } | Stmt::Store { value, mask, .. } => {
                 (Some(value), Mask::operand(mask))
@@ -497,11 +518,13 @@ impl Stmt {
             Stmt::IfAny { condition: value, .. } | Stmt::Choose { value, .. } => {
                 (Some(value), None)
             }
-            Stmt::Loop { .. } | Stmt::If { .. } | Stmt::Let { .. } | Stmt::Prefetch { .. } => {
-                (None, None)
-            }
+            Stmt::Loop { .. }
+            | Stmt::If { .. }
+            | Stmt::Between { .. }
+            | Stmt::Let { .. }
+            | Stmt::Prefetch { .. } => (None, None),
         };
-        value.into_iter().chain(mask)
+        value.into_iter().chain(mask).chain(bounds.into_iter().flatten().map(|it| &it.value))
     }
 }
 

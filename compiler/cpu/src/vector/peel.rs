@@ -92,7 +92,7 @@ impl Lowering<'_> {
 }
 
 /// Counts the vectors that the code of loop bodies stores, where loops that are not written out are there once.
-fn n_vectors_of_code(nodes: &[Node], lanes: i64) -> i64 {
+pub(super) fn n_vectors_of_code(nodes: &[Node], lanes: i64) -> i64 {
     let of_node = |node: &Node| match n_vectors(std::slice::from_ref(node), lanes) {
         Some(n) => n,
         None => n_vectors_of_code(node.body(), lanes),

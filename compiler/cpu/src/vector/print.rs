@@ -15,8 +15,8 @@ use std::fmt::{self, Write};
 use tvmtune_math::lane::Width;
 
 use super::{
-    Address, Base, Count, DivOp, LaneStride, Linear, Mask, PrefetchHint, ScalarBits, Stmt, Storage,
-    TableEntry, Value, VectorCode,
+    Address, Base, Count, DataBound, DivOp, LaneStride, Linear, Mask, PrefetchHint, ScalarBits,
+    Stmt, Storage, TableEntry, Value, VectorCode,
 };
 
 impl fmt::Display for VectorCode {
@@ -86,6 +86,21 @@ fn block(f: &mut fmt::Formatter<'_>, stmts: &[Stmt], depth: usize) -> fmt::Resul
                 writeln!(f, " in 0..{count}")?;
                 block(f, body, depth + 1)?;
             }
+            Stmt::Between { var, from, to, count, body } => {
+                write!(f, "loop v{} in ", var.0)?;
+                f.write_str("max(")?;
+                for bound in from {
+                    data_bound(f, bound)?;
+                    f.write_str(", ")?;
+                }
+                f.write_str("0)..min(")?;
+                for bound in to {
+                    data_bound(f, bound)?;
+                    f.write_str(", ")?;
+                }
+                writeln!(f, "{count})")?;
+                block(f, body, depth + 1)?;
+            }
             Stmt::Let { var, op, value, by } => {
                 let op = if *op == DivOp::Div { "/" } else { "%" };
                 writeln!(f, "v{} = ({value}) {op} {by}", var.0)?;
@@ -110,6 +125,15 @@ fn block(f: &mut fmt::Formatter<'_>, stmts: &[Stmt], depth: usize) -> fmt::Resul
         }
     }
     Ok(())
+}
+
+fn data_bound(f: &mut fmt::Formatter<'_>, bound: &DataBound) -> fmt::Result {
+    write!(f, "({}", bound.value)?;
+    if bound.less != Linear::default() {
+        write!(f, " - ({})", bound.less)?;
+    }
+    f.write_char(')')?;
+    if bound.by == 1 { Ok(()) } else { write!(f, " / {}", bound.by) }
 }
 
 fn masked(f: &mut fmt::Formatter<'_>, mask: &Option<Mask>) -> fmt::Result {

@@ -9,6 +9,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::affine::{Affine, Coef};
+use super::bounded::LoopBounds;
 use super::chosen::Choice;
 use super::{PrefetchHint, Simd, Unsupported, numbering};
 use tvmtune_ir::dag::{BinaryOp, CompareOp, DType, Literal, Reducer, ScalarId, TensorId, UnaryOp};
@@ -41,6 +42,8 @@ pub(super) struct Tree<'n> {
     pub(super) buffers: Vec<Buffer>,
     /// The iterations of loops that data choose.
     pub(super) choices: BTreeMap<VarId, Choice>,
+    /// The iterations of loops that data leave.
+    pub(super) bounds: BTreeMap<VarId, LoopBounds>,
     /// Loops of strided accesses to consecutive words, which [`super::interchange`] unrolled.
     pub(super) transposed: BTreeSet<VarId>,
     /// Phases: each a parallel loop, or the serial nodes between two of them.
@@ -377,6 +380,17 @@ pub(super) fn literal_bits(
 
 pub(super) fn add_stride(offset: &mut Affine, index: &Affine, stride: &Poly) {
     offset.add_scaled(index, &Coef::from_poly(stride.clone()));
+}
+
+/// Makes a loop serial.
+pub(super) fn make_serial(nodes: &mut [Node], var: VarId) {
+    for node in nodes {
+        match node {
+            Node::Loop(it) if it.var == var => it.kind = LoopMode::Serial,
+            Node::Loop(Loop { body, .. }) | Node::If { body, .. } => make_serial(body, var),
+            Node::Write(_) => {}
+        }
+    }
 }
 
 /// Calls `check` for each linear form of nodes, those of guards included.

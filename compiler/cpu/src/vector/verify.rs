@@ -31,7 +31,8 @@ fn check_block(stmts: &[Stmt], defined: &mut BTreeSet<Reg>, undefined_reads: &mu
             // These may run zero times.
             Stmt::Loop { body, .. }
             | Stmt::IfAny { then: body, .. }
-            | Stmt::Choose { body, .. } => {
+            | Stmt::Choose { body, .. }
+            | Stmt::Between { body, .. } => {
                 check_block(body, &mut defined.clone(), undefined_reads);
             }
             Stmt::If { then, otherwise, .. } => {

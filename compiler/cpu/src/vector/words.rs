@@ -45,6 +45,15 @@ impl Lowering<'_> {
         }
     }
 
+    /// Lowers an integer to one word: the nearest that fits, but some negative number for any below 0.
+    pub(super) fn clamped_to_word(&mut self, term: &Term) -> Result<ValueId, Unsupported> {
+        if !self.is_wide(term) && !self.has_wide_operand(term) {
+            return self.term(term);
+        }
+        let words = self.words(term)?;
+        Ok(self.graph().clamped_to_word(words))
+    }
+
     /// Lowers a 64-bit integer to its words.
     pub(super) fn words(&mut self, term: &Term) -> Result<Words, Unsupported> {
         if !self.is_wide(term) && !self.has_wide_operand(term) {
@@ -134,6 +143,12 @@ impl Lowering<'_> {
             let graph = self.graph();
             let word = graph.natural_or_negative(words);
             return Ok(graph.compare_int(op, word, natural));
+        }
+        // The greatest word stands for all integers beyond.
+        let is_below = |it: &Term| is_natural(it) && self.range_of(it).hi < i32::MAX.into();
+        if is_below(a) || is_below(b) {
+            let (a, b) = (self.clamped_to_word(a)?, self.clamped_to_word(b)?);
+            return Ok(self.graph().compare_int(op, a, b));
         }
         let (a, b) = (self.words(a)?, self.words(b)?);
         Ok(self.graph().compare_words(op, a, b))
@@ -284,6 +299,18 @@ impl ValueGraph {
         let (zero, negative) = (self.int(0), self.int(-1));
         let fits = self.compare(VectorCompare::EqI, high, zero);
         self.select(fits, low, negative)
+    }
+
+    /// Returns the low word of a natural number that fits it, the greatest one for any other, and some negative one for
+    /// any negative integer.
+    fn clamped_to_word(&mut self, [low, high]: Words) -> ValueId {
+        let [zero, negative, greatest] = [0, -1, i32::MAX].map(|it| self.int(it));
+        let is_negative = self.compare(VectorCompare::LtI, high, zero);
+        let beyond = self.select(is_negative, negative, greatest);
+        let is_great = self.compare(VectorCompare::LtI, low, zero);
+        let natural = self.select(is_great, greatest, low);
+        let is_word = self.compare(VectorCompare::EqI, high, zero);
+        self.select(is_word, natural, beyond)
     }
 
     /// Returns `x / 2^n` as a word and the float `2^n`, for the least `n` of 1 and more for which the quotient

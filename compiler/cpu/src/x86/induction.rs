@@ -396,6 +396,16 @@ impl Planner<'_> {
                     self.block(body);
                     self.active.truncate(depth);
                 }
+                Stmt::Between { var, from, to, body, .. } => {
+                    let depth = self.active.len();
+                    for bound in from.iter().chain(to) {
+                        self.value(&bound.value);
+                        self.linear(&bound.less);
+                    }
+                    self.enter(*var);
+                    self.block(body);
+                    self.active.truncate(depth);
+                }
                 Stmt::Let { var, value, .. } => {
                     self.linear(value);
                     self.enter(*var);

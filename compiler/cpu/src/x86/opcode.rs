@@ -144,6 +144,7 @@ pub(super) const FNMADD231PS: Opcode = rvm(P66, 2, 0xbc);
 pub(super) const PADDD: Opcode = rvm(P66, 1, 0xfe);
 pub(super) const PSUBD: Opcode = rvm(P66, 1, 0xfa);
 pub(super) const PMULLD: Opcode = rvm(P66, 2, 0x40);
+pub(super) const PMADDWD: Opcode = rvm(P66, 1, 0xf5);
 pub(super) const PMINSD: Opcode = rvm(P66, 2, 0x39);
 pub(super) const PMAXSD: Opcode = rvm(P66, 2, 0x3d);
 pub(super) const PAND: Opcode = rvm(P66, 1, 0xdb);

@@ -123,9 +123,9 @@ const EVEX: &[Case] = &[
     (op::BLENDMPD, W512, "vblendmpd", "z0 z1 z2"),
 ];
 
-/// Those without a form in memory.
-/// On bytes: without broadcasts.
+/// On bytes and on 16 bits: without broadcasts.
 const EVEX_BYTES: &[Case] = &[
+    (op::PMADDWD, W512, "vpmaddwd", "z0 z1 z2"),
     (op::PADDB, W512, "vpaddb", "z0 z1 z2"),
     (op::PSUBB, W512, "vpsubb", "z0 z1 z2"),
     (op::PMINSB, W512, "vpminsb", "z0 z1 z2"),
@@ -201,6 +201,7 @@ const VEX: &[Case] = &[
     (op::PADDD, W256, "vpaddd", "y0 y1 y2"),
     (op::PSUBD, W256, "vpsubd", "y0 y1 y2"),
     (op::PMULLD, W256, "vpmulld", "y0 y1 y2"),
+    (op::PMADDWD, W256, "vpmaddwd", "y0 y1 y2"),
     (op::PMINSD, W256, "vpminsd", "y0 y1 y2"),
     (op::PADDB, W256, "vpaddb", "y0 y1 y2"),
     (op::PSUBB, W256, "vpsubb", "y0 y1 y2"),

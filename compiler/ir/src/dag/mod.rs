@@ -33,6 +33,7 @@ mod choices;
 pub mod condition;
 pub mod kernel_template;
 pub mod bounds;
+pub mod bounded;
 pub mod chosen;
 mod fold;
 pub(crate) mod simplify;

@@ -239,16 +239,19 @@ impl Elaborator {
         }
     }
 
-    /// The dynamic dimensions. Each is an extent of a parameter, or has to do with a lower end: what
-    /// nothing in memory tells of is more likely a mistake.
+    /// The dynamic dimensions. Each is an extent of a parameter, perhaps with a constant added, or has to do with a
+    /// lower end: what nothing in memory tells of is more likely a mistake.
     fn dynamic_dims(&mut self, params: &[Option<Param>]) -> Vec<DynamicDim> {
         let mut found = Vec::new();
         let ends: BTreeMap<DimId, Poly> = lower_ends(&self.options).into_iter().collect();
         for (n, dim) in self.options.dims.iter().filter(|it| it.dynamic).enumerate() {
             let id = DimId(n as u32);
-            let is_extent = params.iter().flatten().filter_map(Param::tensor).any(|tensor| {
-                self.symbols.tensors[tensor.0 as usize].shape.contains(&Poly::dim(id))
-            });
+            let tells = |extent: &Poly| (extent.clone() - Poly::dim(id)).as_constant().is_some();
+            let is_extent = params
+                .iter()
+                .flatten()
+                .filter_map(Param::tensor)
+                .any(|tensor| self.symbols.tensors[tensor.0 as usize].shape.iter().any(tells));
             let is_end =
                 ends.contains_key(&id) || ends.values().any(|it| dims::base(it) == Some(n));
             if !is_extent && !is_end {

@@ -157,7 +157,7 @@ impl Builder {
             let Some((group, depth)) = self.host(stage, &groups, &member, &depths) else {
                 // Partial results by lanes are no rows.
                 let is_by_lanes = matches!(found.reduction, ReductionOrder::Lanes { .. });
-                let depth = found.compute.n_spatial - usize::from(is_by_lanes);
+                let depth = self.n_row_axes(stage) - usize::from(is_by_lanes);
                 (member[at], depths[at]) = (Some(groups.len()), depth);
                 groups.push(match self.is_tiled(stage) {
                     true => FusionGroup::Tiled(Tiled { root: stage, anchor: stage }),
@@ -216,7 +216,7 @@ impl Builder {
             let compute = self.compute(*it);
             same.then(|| leading_axes(compute, tensor).min(depths[it.0 as usize]))
         };
-        let mut depth = readers.iter().map(shared).min().flatten()?;
+        let mut depth = readers.iter().map(shared).min().flatten()?.min(self.n_row_axes(stage));
         // Both run in vectors along the last axis, which a stage inside of all loops would not.
         if !self.reduces(stage) && !self.reduces(*root) {
             depth = depth.min(self.n_spatial(*root).saturating_sub(1));

@@ -17,7 +17,7 @@
 //!
 //! # Layers
 //!
-//! A module uses those above it only: `types`; `builder`, `scatter`, `fusion_group`; `template`, `layout`; `cpu`
+//! A module uses those above it only: `types`; `builder`, `scatter`, `ragged`, `fusion_group`; `template`, `layout`; `cpu`
 //! and `gpu`, templates with the analysis that they and fusion ask for; `fusion`, `chain`, `scan`; this
 //! module.
 //! `ansor`, `encode`, `hand_written` and `import_trace` stand beside the templates.
@@ -43,6 +43,7 @@ mod gpu;
 mod hand_written;
 mod import_trace;
 mod layout;
+mod ragged;
 mod scan;
 mod scatter;
 mod template;

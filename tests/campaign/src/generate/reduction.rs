@@ -31,8 +31,8 @@ impl Writer<'_> {
             _ => self.float(&inner, ty, 1),
         };
         let body = match kind {
-            "sum" => self.where_data_choose(&inner, body, "0.0"),
-            "max" => self.where_data_choose(&inner, body, &format!("{ty}::NEG_INFINITY")),
+            "sum" => self.where_data_say(scope, &inner, body, "0.0"),
+            "max" => self.where_data_say(scope, &inner, body, &format!("{ty}::NEG_INFINITY")),
             _ => body,
         };
         Some(format!("{kind}({ranges}, |{}| {body})", names(&axes)))
@@ -86,7 +86,7 @@ impl Writer<'_> {
         let kind = self.pick(&["sum", "prod", "max", "min"]);
         let mut body = self.integer(&inner, ty, 1);
         if kind == "sum" {
-            body = self.where_data_choose(&inner, body, "0");
+            body = self.where_data_say(scope, &inner, body, "0");
         }
         Some(format!("{kind}({ranges}, |{}| {body})", names(&axes)))
     }
@@ -100,9 +100,59 @@ impl Writer<'_> {
         Some(format!("{kind}({ranges}, |{}| {body})", names(&axes)))
     }
 
+    /// A term that counts, some of the time, where an integer of data is an index, or bounds it.
+    fn where_data_say(
+        &mut self,
+        around: &Scope,
+        scope: &Scope,
+        term: String,
+        identity: &str,
+    ) -> String {
+        match self.chance(0.5) {
+            true => self.where_data_choose(scope, term, identity),
+            false => self.where_data_bound(around, scope, term, identity),
+        }
+    }
+
+    /// A term that counts, some of the time, between integers of data that the reduction does not change.
+    fn where_data_bound(
+        &mut self,
+        around: &Scope,
+        scope: &Scope,
+        term: String,
+        identity: &str,
+    ) -> String {
+        let Some(axis) = scope.axes.last().filter(|_| self.chance(0.2)) else { return term };
+        let axis = axis.name.clone();
+        let ty = self.pick(&["i64", "i64", "i32", "i8", "u32", "u8"]);
+        let mut conditions = Vec::new();
+        for operators in [["<", "<=", ">"], [">=", ">", "<="]] {
+            let Some(data) = self.element(around, ty).filter(|_| self.chance(0.8)) else {
+                continue;
+            };
+            let operator = self.pick(&operators);
+            let offset = self.pick(&["", "", " + 2"]);
+            let index = format!("(({axis}{offset}) as {ty})");
+            let mut condition = format!("{index} {operator} {data}");
+            if self.chance(0.2)
+                && let Some(row) = around.axes.first()
+            {
+                condition = format!("({} == 1 || {condition})", row.name);
+            }
+            conditions.push(condition);
+        }
+        if self.chance(0.2) {
+            conditions.push(self.condition(scope, 0));
+        }
+        match conditions.as_slice() {
+            [] => term,
+            all => format!("if {} {{ {term} }} else {{ {identity} }}", all.join(" && ")),
+        }
+    }
+
     /// A term that counts, some of the time, where an integer of data is an index.
     fn where_data_choose(&mut self, scope: &Scope, term: String, identity: &str) -> String {
-        if scope.axes.is_empty() || !self.chance(0.12) {
+        if scope.axes.is_empty() || !self.chance(0.24) {
             return term;
         }
         let axis = scope.axes[self.random.below(scope.axes.len())].name.clone();

@@ -160,7 +160,14 @@ impl Generator<'_> {
         ];
         match self.tape.below(7) {
             0..3 => {
-                let op = self.tape.pick(&BINARY);
+                let op = match self.tape.pick(&BINARY) {
+                    VectorBinary::MulI
+                        if self.simd.width == Width::Bits32 && self.tape.one_in(2) =>
+                    {
+                        VectorBinary::DotHalves
+                    }
+                    op => op,
+                };
                 Value::Binary(op, self.boxed(Kind::Int, depth), self.boxed(Kind::Int, depth))
             }
             3 => {

@@ -99,7 +99,7 @@ impl CaseSpec {
     #[must_use]
     pub fn with_hostile_numbers(mut self) -> Self {
         for it in &mut self.case.params {
-            if !matches!(it.numbers, Numbers::Rows(_)) {
+            if !it.numbers.are_indices() {
                 it.numbers = Numbers::Hostile;
             }
         }
@@ -111,7 +111,7 @@ impl CaseSpec {
     pub fn with_class(mut self, class: Class) -> Self {
         if class != Class::Ordinary {
             for it in &mut self.case.params {
-                if it.dtype.is_float() && !matches!(it.numbers, Numbers::Rows(_)) {
+                if it.dtype.is_float() && !it.numbers.are_indices() {
                     it.numbers = Numbers::Of(class);
                 }
             }

@@ -17,8 +17,9 @@ use super::super::protocol::Numbers;
 /// Returns the numbers that a parameter draws from.
 pub(super) fn numbers(dag: &Dag, param: TensorId, dims: &[i64]) -> Numbers {
     let is_factor = |it: &Compute| it.reducer == Some(Reducer::Prod) && multiplies(&it.body, param);
-    match rows(dag, param, dims).or_else(|| indices(dag, param, dims)) {
-        Some(rows) => Numbers::Rows(rows),
+    let rows = rows(dag, param, dims).or_else(|| indices(dag, param, dims));
+    match rows.map(Numbers::Rows).or_else(|| bounds(dag, param, dims)) {
+        Some(numbers) => numbers,
         None if dag.computes.iter().any(is_factor) => Numbers::Factors,
         None if cancels(dag, param) => Numbers::Positive,
         None => Numbers::Uniform,
@@ -77,6 +78,38 @@ fn indices(dag: &Dag, param: TensorId, dims: &[i64]) -> Option<u64> {
         });
     }
     found
+}
+
+/// Returns the numbers that bound an index, if a parameter does: ends of rows if it bounds one on both sides, as
+/// offsets do, else lengths.
+fn bounds(dag: &Dag, param: TensorId, dims: &[i64]) -> Option<Numbers> {
+    if !dag.tensor(param).dtype.is_integer() {
+        return None;
+    }
+    let (mut found, mut sides) = (None, BTreeSet::new());
+    for compute in &dag.computes {
+        let last = |axis: VarId| compute.axes[axis.0 as usize].extent.eval_dims(dims) - 1;
+        let dim = |dim: DimId| dims[dim.0 as usize];
+        compute.body.walk(&mut |node| {
+            let Expr::Compare(op, a, b) = node else { return };
+            let is_less = match op {
+                CompareOp::Lt | CompareOp::Le => true,
+                CompareOp::Gt | CompareOp::Ge => false,
+                CompareOp::Eq | CompareOp::Ne => return,
+            };
+            for (value, index, is_end) in [(b, a, is_less), (a, b, !is_less)] {
+                let index = if let Expr::Cast(_, it) = &**index { it } else { index };
+                if let Expr::Index(index) = &**index
+                    && index.has_vars()
+                    && factor(value, param).is_some()
+                {
+                    found = Some(index.eval(&dim, &last).saturating_add(1).max(1) as u64);
+                    sides.insert(is_end);
+                }
+            }
+        });
+    }
+    found.map(if sides.len() == 2 { Numbers::Ends } else { Numbers::Lengths })
 }
 
 /// Returns how much a value grows, about, as the elements of a tensor in it grow by one; `None` if it has none.
@@ -276,7 +309,9 @@ mod tests {
         assert_eq!(compared("(i + 3) as i64 != at[[k]]"), Numbers::Rows(27));
         assert_eq!(compared("at[[k]] / 4 == i as i64"), Numbers::Rows(96));
         assert_eq!(compared("at[[k]] == 3"), Numbers::Uniform);
-        assert_eq!(compared("at[[k]] < i as i64"), Numbers::Uniform);
+        assert_eq!(compared("at[[k]] < i as i64"), Numbers::Lengths(24));
+        assert_eq!(compared("at[[k]] <= i as i64 && (i as i64) < at[[k]]"), Numbers::Ends(24));
+        assert_eq!(compared("at[[k]] < 7"), Numbers::Uniform);
     }
 
     #[test]

@@ -60,6 +60,20 @@ impl ParamSpec {
                 let row = |_| Number::Int(random.below(rows as usize + 2) as i64 - 1);
                 Array::from_fn(self.dtype, &few, row)
             }
+            Numbers::Ends(n) => {
+                let mut drawn: Vec<usize> =
+                    (0..few[0]).map(|_| random.below(n as usize + 1)).collect();
+                drawn.sort_unstable();
+                // The first row begins at the start, the last one ends at the end.
+                if let [first, .., last] = &mut drawn[..] {
+                    (*first, *last) = (0, n as usize);
+                }
+                Array::from_fn(self.dtype, &few, |at| Number::Int(drawn[at] as i64))
+            }
+            Numbers::Lengths(n) => Array::from_fn(self.dtype, &few, |at| {
+                let length = random.below(n as usize + 1) as u64;
+                Number::Int(if at == 0 { n + n / 4 + 1 } else { length }.cast_signed())
+            }),
             Numbers::Hostile if self.dtype.is_float() => {
                 let from = HOSTILE[random.below(HOSTILE.len())];
                 let number = |_| Number::Float(from[random.below(from.len())]).cast(self.dtype);
@@ -216,5 +230,24 @@ mod tests {
         let rows: Vec<i64> = (0..1000).map(|it| array.get(it).to_i64()).collect();
         assert!((0..10).all(|it| rows.contains(&it)));
         assert!(rows.iter().all(|it| (-1..=10).contains(it)) && rows.contains(&10));
+    }
+
+    #[test]
+    fn lengths_are_inside_but_for_one() {
+        let numbers = Numbers::Lengths(50);
+        let param = ParamSpec { dtype: DType::U32, shape: vec![9], seed: 1, numbers, cold: false };
+        let array = param.array();
+        let lengths: Vec<i64> = (0..9).map(|it| array.get(it).to_i64()).collect();
+        assert!(lengths[0] > 50 && lengths[1..].iter().all(|it| (0..=50).contains(it)));
+    }
+
+    #[test]
+    fn ends_of_rows_rise_from_the_first_term_to_the_last() {
+        let numbers = Numbers::Ends(50);
+        let param = ParamSpec { dtype: DType::I64, shape: vec![9], seed: 1, numbers, cold: false };
+        let array = param.array();
+        let ends: Vec<i64> = (0..9).map(|it| array.get(it).to_i64()).collect();
+        assert!(ends.is_sorted() && ends[0] == 0 && ends[8] == 50, "{ends:?}");
+        assert!(ends.iter().any(|it| (1..50).contains(it)), "{ends:?}");
     }
 }

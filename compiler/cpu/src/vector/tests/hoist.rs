@@ -37,11 +37,10 @@ fn conditions_and_offsets_of_rows_are_computed_before_their_loops() {
     phase
       loop v3 in 0..5
         r0 = t0[4*v3].1
-        r1 = MaxI(MulI(r0, 64), 0)
-        r2 = select(LtI(r1, 3200), r1, 0)
-        r3 = And(Xor(LtI(r0, 0), 0xffffffff), LtI(r0, 50))
+        r1 = And(Xor(LtI(r0, 0), 0xffffffff), LtI(r0, 50))
+        r2 = select(r1, MulI(r0, 64), 0)
         loop v4 in 0..4
-          t2[256*v3 + 64*v4].n = t1[64*v4].n[r2]{r3}
+          t2[256*v3 + 64*v4].n = t1[64*v4].n[r2]{r1}
     ");
 }
 

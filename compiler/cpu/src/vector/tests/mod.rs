@@ -2,9 +2,11 @@
 
 mod accumulate;
 mod bits;
+mod bounded;
 mod certain;
 mod chosen;
 mod guarded;
+mod halves;
 mod hoist;
 mod lane_phases;
 mod legalize;

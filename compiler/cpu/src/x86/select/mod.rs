@@ -5,7 +5,7 @@
 //! `value.rs`, `memory.rs`, `mask.rs` and `convert.rs` select vector instructions for expressions;
 //! `strided.rs` and `strided_bytes.rs` select loads of elements a few words or bytes apart, `uniform.rs` loads of
 //! one element under a mask, `transpose.rs` four strided accesses at a time, and `bytes.rs` stores of bytes, which
-//! `byte_values.rs` recognizes; `pointer.rs` advances induction variables and makes memory operands; this file
+//! `byte_values.rs` recognizes; `data.rs` loops of which data choose iterations; `pointer.rs` advances induction variables and makes memory operands; this file
 //! selects statements.
 //!
 //! # Invariants
@@ -17,6 +17,7 @@
 mod byte_values;
 mod bytes;
 mod convert;
+mod data;
 mod long;
 mod mask;
 mod memory;
@@ -43,8 +44,8 @@ use super::inst::{
 use super::lane_ops::LaneOps;
 use super::opcode::Opcode;
 use crate::vector::{
-    Count, DivOp, EntryId, LaneStride, Linear, Mask, Phase, Reg, ScalarBits, Simd, Stmt, Storage,
-    Value, VectorCode, int_bits,
+    Count, DivOp, EntryId, Linear, Mask, Phase, Reg, ScalarBits, Simd, Stmt, Value, VectorCode,
+    int_bits,
 };
 use tvmtune_ir::poly::VarId;
 use tvmtune_ir::target::Isa;
@@ -273,6 +274,9 @@ impl Selector<'_> {
             Stmt::Choose { var, value, less, count, body } => {
                 self.choose((*var, *count), value, less, body);
             }
+            Stmt::Between { var, from, to, count, body } => {
+                self.between((*var, *count), [from, to], body);
+            }
             Stmt::Let { var, op, value, by } => self.define(*var, *op, value, *by),
             Stmt::Set { reg, value, mask } => self.set(*reg, value, mask.as_ref()),
             Stmt::Store { address, lanes, storage, value, mask } => {
@@ -329,45 +333,6 @@ impl Selector<'_> {
         self.block(then);
         self.push(Inst::Else);
         self.push(Inst::IfEnd);
-    }
-
-    fn choose(
-        &mut self,
-        (var, count): (VarId, Count),
-        value: &Value,
-        less: &Linear,
-        body: &[Stmt],
-    ) {
-        let mut chosen = match value {
-            Value::Load { address, lanes: LaneStride::Uniform, storage, mask: None }
-                if *storage == Storage::Long =>
-            {
-                let (dst, place) = (self.new_int(), self.mem_operand(address));
-                self.push(Inst::LoadLong { dst, place });
-                dst
-            }
-            value => self.first_lane(value),
-        };
-        // Selected even if it is 0, so that the numbering of sums agrees with the induction plan.
-        let from = self.linear(less);
-        if *less != Linear::default() {
-            let dst = self.new_int();
-            self.push(Inst::Copy { dst, src: IntOperand::Reg(chosen) });
-            self.push(Inst::Sub { dst, src: from });
-            self.push(Inst::Sub { dst, src: IntOperand::Const(less.constant) });
-            chosen = dst;
-        }
-        let bound = IntOperand::Reg(chosen);
-        self.push(Inst::IfBegin { value: IntOperand::Const(-1), plus: 0, bound });
-        let bound = self.count(count);
-        self.push(Inst::IfBegin { value: IntOperand::Reg(chosen), plus: 0, bound });
-        let depth = self.active.len();
-        self.enter_let(var, chosen);
-        self.block(body);
-        self.active.truncate(depth);
-        for inst in [Inst::Else, Inst::IfEnd, Inst::Else, Inst::IfEnd] {
-            self.push(inst);
-        }
     }
 
     fn define(&mut self, var: VarId, op: DivOp, value: &Linear, by: Count) {

@@ -54,6 +54,7 @@ fn opcode_of(ops: &LaneOps, op: VectorBinary) -> Opcode {
         VectorBinary::AddI => ops.add,
         VectorBinary::SubI => ops.sub,
         VectorBinary::MulI => ops.mul,
+        VectorBinary::DotHalves => opcode::PMADDWD,
         VectorBinary::MinI => ops.min,
         VectorBinary::MaxI => ops.max,
         VectorBinary::And => ops.and,
@@ -233,6 +234,11 @@ impl Selector<'_> {
 
     fn binary_value(&mut self, op: VectorBinary, x: &Value, y: &Value, dst: VirtReg) {
         let (x, y) = if commutes(op) && self.folds(x) && !self.folds(y) { (y, x) } else { (x, y) };
+        if op == VectorBinary::DotHalves {
+            // It broadcasts no operand from memory.
+            let (a, b) = (self.vector(x), self.vector(y));
+            return self.binary(opcode::PMADDWD, dst, a, Operand::Reg(b));
+        }
         if self.is_avx512() && op == VectorBinary::And {
             // `And` of a truth value and a vector is a zero-masked move.
             let (condition, value) = if self.is_condition(y) { (y, x) } else { (x, y) };

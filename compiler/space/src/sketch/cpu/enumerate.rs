@@ -10,6 +10,7 @@
 //! for any access, from its strides.
 
 use super::blocks::Blocks;
+use super::cache_sets;
 use super::register_tile::{Operand, RegisterTile, Windows, choose};
 use super::rows;
 use super::tile::MAX_WINDOW;
@@ -390,7 +391,12 @@ fn cost(b: &Builder, anchor: StageId, variant: &TileVariant) -> f64 {
         }
         let elements = access.footprint(&extents) as f64;
         let rows = variant.row.map_or(1, |it| extents[it]) as f64;
-        match variant.copied.iter().find(|it| it.read as usize == number) {
+        let copy = variant.copied.iter().find(|it| it.read as usize == number);
+        let is_shared_by_lanes = !access.depends_on(variant.vector);
+        if copy.is_none() && is_shared_by_lanes && variant.lies_as_given(access.tensor) {
+            cycles += cache_sets::reload_cycles(b, anchor, variant, &access);
+        }
+        match copy {
             Some(copy) => {
                 let one = match access.is_contiguous(variant.vector) {
                     true => cost_of::CONTIGUOUS_ELEMENT,

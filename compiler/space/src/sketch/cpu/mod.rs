@@ -5,6 +5,7 @@ mod attention;
 mod block_scan;
 mod blocked_reduction;
 mod blocks;
+mod cache_sets;
 mod copies;
 mod elementwise;
 mod enumerate;
@@ -73,7 +74,7 @@ fn tiles(b: &Builder, stage: StageId, known: &mut BTreeMap<StageId, bool>) -> bo
 }
 
 fn finds_tiles(b: &Builder, stage: StageId, known: &mut BTreeMap<StageId, bool>) -> bool {
-    if rows::is_by_lanes(b, stage) || b.scatter(stage).is_some() {
+    if rows::is_by_lanes(b, stage) || b.scatter(stage).is_some() || b.is_ragged(stage) {
         return false;
     }
     let variants = enumerate::variants(b, stage);

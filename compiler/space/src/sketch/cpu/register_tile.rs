@@ -226,7 +226,7 @@ fn window_step(
         + LOOP_CYCLES / windows.taps as f64
 }
 
-fn gcd(a: u64, b: u64) -> u64 {
+pub(super) fn gcd(a: u64, b: u64) -> u64 {
     if b == 0 { a } else { gcd(b, a % b) }
 }
 

@@ -108,6 +108,12 @@ impl TileVariant {
         self.padded.iter().any(|it| it.tensor == tensor && it.stride > 1)
     }
 
+    /// Returns whether a tensor is neither packed nor padded.
+    pub(super) fn lies_as_given(&self, tensor: TensorId) -> bool {
+        let is_packed = self.packed.iter().any(|it| it.0 == tensor);
+        !is_packed && !self.padded.iter().any(|it| it.tensor == tensor)
+    }
+
     /// Returns the largest stride of a padded copy: at least that many steps of the reduction are
     /// unrolled, so that offsets into the copy are constants.
     pub(super) fn stride(&self) -> u64 {

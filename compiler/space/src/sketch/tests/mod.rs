@@ -5,6 +5,7 @@ mod chains;
 mod orders;
 mod points;
 mod programs;
+mod ragged;
 mod rows;
 mod scans;
 mod scatters;
