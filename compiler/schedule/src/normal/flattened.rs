@@ -75,7 +75,9 @@ fn split(dag: &Dag, id: ComputeId, at: usize, divisors: &[i64]) -> Option<Dag> {
     let compute = dag.compute(id);
     let is_spatial = at < compute.n_spatial;
     let is_allowed = if is_spatial { may_reshape(dag, compute) } else { may_reorder(dag) };
-    if !is_allowed {
+    // An axis that reads a part of the tensor may end within a digit.
+    let rest = compute.axes[at].extent.modulo(&Poly::constant(*divisors.last()?), &dag.facts());
+    if !is_allowed || !rest.is_zero() {
         return None;
     }
     let edit = Edit::into_digits(compute, at, divisors, &dag.facts());

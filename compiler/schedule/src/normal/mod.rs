@@ -278,6 +278,24 @@ mod tests {
     }
 
     #[test]
+    fn readers_of_a_part_of_a_tensor_have_all_their_elements() {
+        for rows in [4, 5] {
+            let dag = dsl::program(&format!(
+                "#[autotune]
+                 fn f(x: Tensor<f32, 5, 14>) -> Tensor<f32, {rows}> {{
+                     let z: Tensor<f32, 14, 5> =
+                         compute(|i, j| sum(0..3, |k| x[[j, i / 2]] - x[[j, 13 - i]]));
+                     compute(|i| z[[i, i]])
+                 }}"
+            ))
+            .unwrap();
+            let params = [Array::whole_numbers(DType::F32, &[5, 14], 5)];
+            let elements = |dag| interp::run(dag, &[], &params, &[]).remove(0).to_f32_vec();
+            assert_eq!(elements(&Schedule::new(&dag).dag), elements(&dag), "{rows}");
+        }
+    }
+
+    #[test]
     fn readers_at_other_indices_keep_their_axes() {
         let conv = |shape: &str, axes: &str, y: &str, p: &str, z: &str| {
             stages(&format!(
