@@ -1,4 +1,4 @@
-//! Loops whose iterations data bound.
+//! Data-dependent loop bounds.
 //!
 //! ```text
 //! for e in 0..m { s += if e >= ptr[n] && e < ptr[n + 1] { x[e] } else { 0 } }
@@ -68,7 +68,7 @@ fn nodes(tree: &mut Tree<'_>, body: Vec<Node>) -> Vec<Node> {
                 loop_.body = nodes(tree, loop_.body);
                 out.extend(Node::guarded(guards, vec![Node::Loop(loop_)]));
             }
-            // In lanes the bounds would differ.
+            // Lanes of a vectorized loop would each have bounds of their own.
             Node::Loop(Loop { kind: LoopMode::Vectorized(_), .. }) | Node::Write(_) => {
                 out.push(node);
             }
@@ -170,7 +170,7 @@ fn conjuncts(condition: &Term) -> Vec<&Term> {
     }
 }
 
-/// Marks the reads that are now evaluated wherever the statement runs.
+/// Marks as in bounds the reads that no condition guards any more: the loop bounds imply the removed conditions.
 fn is_certain(term: &mut Term) {
     match &mut term.kind {
         TermKind::Bits(_) | TermKind::Index(_) | TermKind::Scalar(_) => {}
@@ -188,7 +188,8 @@ fn is_certain(term: &mut Term) {
     }
 }
 
-/// A product that a condition left out is none that a sum contracts, where bits are fixed.
+/// Keeps a sum from contracting a product into a fused multiply-add: with fixed numerics, a product under a condition
+/// is rounded first.
 fn rounded(term: Term) -> Term {
     match term.kind {
         TermKind::Binary(BinaryOp::Mul, ..) if term.dtype.is_float() => {
@@ -256,7 +257,7 @@ impl Search<'_, '_> {
                     }
                     _ => others.push(it),
                 }
-                // Data prove nothing about the indices of those evaluated after them.
+                // A condition on data proves nothing about indices, so it keeps no later read in bounds.
                 is_unguarded &= reads(it);
             }
             term = then;
@@ -311,7 +312,7 @@ impl Search<'_, '_> {
         let (by, mut least, mut greatest) = self.extremes(form)?;
         least.constant -= by - 1 + more;
         greatest.constant -= by - 1 + more;
-        // The last term of an iteration is the first that reaches a lower bound.
+        // Some term of an iteration reaches a lower bound once its greatest index does, all terms once its least does.
         let (less_for_some, less_for_all) =
             if side == Side::From { (greatest, least) } else { (least, greatest) };
         Some((side, Bound { data: data.clone(), less_for_some, less_for_all, by }))
@@ -335,7 +336,7 @@ impl Search<'_, '_> {
 
     /// Returns whether a term is a loop-invariant integer that data say.
     fn is_data(&self, term: &Term) -> bool {
-        // The greatest of others would be negative.
+        // Bounds are compared as signed integers, in which the greatest `u32` would be negative.
         let is_signed = matches!(term.dtype, DType::I64 | DType::I32 | DType::I8 | DType::U8);
         reads(term) && is_signed && self.is_invariant(term)
     }

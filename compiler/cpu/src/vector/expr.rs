@@ -191,10 +191,10 @@ impl Lowering<'_> {
         {
             return Ok(None);
         }
-        // The high half of one of them has to be 0.
+        // The instruction adds the product of the high halves, so one operand needs a high half of 0.
         let swaps = match (of_a.lo < 0, of_b.lo < 0) {
             (true, false) => true,
-            // A tile has more elements that are the same in all lanes.
+            // The vector operand is masked: a register tile has fewer vectors than broadcast elements.
             (true, true) => self.is_lane_invariant(a)?,
             _ => false,
         };

@@ -91,7 +91,7 @@ impl Lowering<'_> {
         size: Poly,
         mask: MaskRef,
     ) -> Result<ValueId, Unsupported> {
-        // Where the mask has all lanes, the first one is inside.
+        // A uniform mask that holds makes lane 0 active, so the offset of lane 0 is in bounds.
         if let MaskRef::Where(condition) = mask
             && self.graph().is_uniform(condition)
         {

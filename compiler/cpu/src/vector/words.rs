@@ -144,7 +144,7 @@ impl Lowering<'_> {
             let word = graph.natural_or_negative(words);
             return Ok(graph.compare_int(op, word, natural));
         }
-        // The greatest word stands for all integers beyond.
+        // Clamping keeps the order relative to any word below the greatest one.
         let is_below = |it: &Term| is_natural(it) && self.range_of(it).hi < i32::MAX.into();
         if is_below(a) || is_below(b) {
             let (a, b) = (self.clamped_to_word(a)?, self.clamped_to_word(b)?);

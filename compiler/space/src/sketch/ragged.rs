@@ -27,7 +27,7 @@ impl Builder {
         let extents = self.extents(stage);
         let n_rows: u64 = deciding.iter().map(|it| extents[*it]).collect::<Vec<_>>().iter().size();
         let others = (0..compute.n_spatial).filter(|it| !deciding.contains(it) && extents[*it] > 1);
-        // Columns of which each has other terms are lanes, which are masked.
+        // An operand that is contiguous along such an axis makes lanes of it, and each lane has a mask.
         let is_column = |it: &Access| {
             (compute.n_spatial..extents.len()).any(|axis| it.depends_on(axis))
                 && deciding.iter().any(|axis| it.is_contiguous(*axis))
