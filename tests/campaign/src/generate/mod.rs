@@ -358,7 +358,8 @@ mod tests {
 
     #[test]
     fn most_programs_are_accepted_and_have_what_the_language_has() {
-        let (mut n_accepted, n) = (0, 600);
+        // The rarest constructs are in one of 400 programs: 4,000 have each about ten times.
+        let (mut n_accepted, n) = (0, 4_000);
         let mut all = String::new();
         let mut refusals = Vec::new();
         for seed in 0..n {
